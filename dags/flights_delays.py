@@ -34,7 +34,9 @@ def mean_delays(**context: Any) -> dict[str, float]:
         for segment in event.extra.get("segments", ())
     ]
     delays: dict[str, list[float]] = defaultdict(list)
-    flights = archive_dataset(ARCHIVE).scanner(columns=["value"], filter=segments_filter(segments))
+    flights = archive_dataset(ARCHIVE, segments=segments).scanner(
+        columns=["value"], filter=segments_filter(segments)
+    )
     for batch in flights.to_batches():
         for value in batch.column("value").to_pylist():
             flight = json.loads(value)

@@ -31,7 +31,8 @@ def newly_sealed(**context: Any) -> int:
         for event in of_asset
         for segment in event.extra.get("segments", ())
     ]
-    return archive_dataset(flights.archive).count_rows(filter=segments_filter(segments))
+    new = archive_dataset(flights.archive, segments=segments)
+    return new.count_rows(filter=segments_filter(segments))
 
 
 @dag(

@@ -141,8 +141,8 @@ def segment_events(sealed: Iterable[Receipt]) -> list[Event]:
         newest one's file, relative to the archive), sha256 (that receipt's own), generation (None
         for a window), window (None for a generation's segment), first_batch, last_batch, sealed_at,
         records, files (count), bytes, partitions (number with new offsets) and offsets: ranges by
-        `topic-partition`, each with first and end (exclusive). A generation's segment has one
-        range for each, a window may have more.
+        `topic-partition`, each with first and end (exclusive), and topics: their ids by name. A
+        generation's segment has one range for each, a window may have more.
     """
     events = [_event(receipt) for receipt in sealed]
     widest = max((event["partitions"] for event in events), default=0)
@@ -173,6 +173,7 @@ def _event(receipt: Receipt) -> Event:
         "bytes": sum(file.bytes for file in receipt.files),
         "partitions": len(drained),
         "offsets": drained,
+        "topics": {part.topic: receipt.topics.get(part.topic, "") for part in receipt.partitions},
     }
 
 
@@ -189,6 +190,7 @@ def _together(older: Event, newer: Event) -> Event:
         "first_batch": older["first_batch"],
         "partitions": len(offsets),
         "offsets": offsets,
+        "topics": older["topics"] | newer["topics"],
     }
 
 

@@ -5,7 +5,7 @@ Available as a pyarrow dataset, or as a list of files for tools that read Parque
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +34,12 @@ TERMS = 32
 _Held = tuple[OffsetRange, int]
 
 
-def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) -> ds.Dataset:
+def archive_dataset(
+    archive: str | Archive,
+    *,
+    include_unsealed: bool = True,
+    segments: Iterable[Mapping[str, Any]] | None = None,
+) -> ds.Dataset:
     """Return the records of an archive; data files are opened only when they are scanned.
 
     Covers exactly the files that `kafka-drain files` lists at this moment, without leftovers of
@@ -44,6 +49,9 @@ def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) ->
     Args:
         archive: The archive, or its folder: a path or a URL that fsspec knows.
         include_unsealed: Also read committed data that no receipt proves yet.
+        segments: Only the files that hold records of these segments, as in the event of the
+            archive's asset; `segments_filter` selects the records. Offsets alone don't tell them
+            from those of a topic of the same name that was deleted before.
 
     Returns:
         A dataset with key, value, headers, partition, offset, timestamp (UTC), timestampType,
@@ -57,6 +65,9 @@ def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) ->
         ManifestInvalidError: When manifest or receipts are damaged: the list would be incomplete.
     """
     archive, files = _files(archive, include_unsealed)
+    if segments is not None:
+        wanted = _wanted(segments)
+        files = [file for file in files if _has_any(file, wanted)]
     refuse_encrypted(
         archive.root,
         f"a dataset doesn't decrypt; use `kafka-drain find {quoted(archive.root)}`, or republish "
@@ -86,11 +97,8 @@ def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
             `topic-partition`, ranges of start and end (exclusive).
     """
     ranges: dict[TopicPartition, list[OffsetRange]] = {}
-    for segment in segments:
-        for name, held in segment["offsets"].items():
-            topic, _, partition = name.rpartition("-")
-            tp = TopicPartition(topic, int(partition))
-            ranges.setdefault(tp, []).extend(OffsetRange(start, end) for start, end in held)
+    for (tp, _), held in _wanted(segments).items():
+        ranges.setdefault(tp, []).extend(held)
     # Each layer has one range per partition: adjacent segments merge into one range.
     topics: dict[str, list[list[_Held]]] = {}
     for tp, held in ranges.items():
@@ -106,6 +114,31 @@ def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
             for layer in layers
             for part in _parts(sorted(layer), max(TERMS // len(layers), 1))
         ]
+    )
+
+
+def _wanted(
+    segments: Iterable[Mapping[str, Any]],
+) -> dict[tuple[TopicPartition, str], list[OffsetRange]]:
+    """Return the offsets of segments by partition and topic id, which older events lack."""
+    ranges: dict[tuple[TopicPartition, str], list[OffsetRange]] = {}
+    for segment in segments:
+        for name, held in segment["offsets"].items():
+            topic, _, partition = name.rpartition("-")
+            key = TopicPartition(topic, int(partition)), segment.get("topics", {}).get(topic, "")
+            ranges.setdefault(key, []).extend(OffsetRange(start, end) for start, end in held)
+    return ranges
+
+
+def _has_any(
+    file: ArchiveFile, wanted: Mapping[tuple[TopicPartition, str], Sequence[OffsetRange]]
+) -> bool:
+    """Return whether a file is sealed and spans any of some offsets."""
+    return any(
+        each.first < part.end and part.start <= each.last
+        for each in (file.sealed.contents if file.sealed is not None else ())
+        for topic_id in {file.topic_ids.get(each.tp.topic, ""), ""}
+        for part in wanted.get((each.tp, topic_id), ())
     )
 
 

@@ -35,6 +35,7 @@ from tests.kafka_drain.golden import (
     seal,
     sealed_copy,
 )
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 NAMES = ["key", "value", "headers", "partition", "offset", "timestamp", "timestampType", "topic"]
 
@@ -308,3 +309,23 @@ def test_segments_filter_with_many_ranges(segments: int, partitions: int, holes:
     assert set(found["topic"].to_pylist()) == {"a-b"}
     pairs = zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True)
     assert sorted(pairs) == sorted(expected)
+
+
+def test_segments_filter_of_a_topic_made_again(tmp_path: Path) -> None:
+    """The segments of a topic that was made again are its own records, not the former topic's."""
+    made = MadeArchive(tmp_path / "archive", {"t": "first"})
+    made.seal({TopicPartition("t", 0): dense(0, 5)}, value=b"of the former topic")
+    made.open_generation(t="second")
+    made.seal({TopicPartition("t", 0): dense(0, 3)}, value=b"new")
+    made.open_generation()
+
+    [event] = segment_events(made.archive.generation(2).receipts())
+    dataset = archive_dataset(made.archive, segments=iter([event]))
+    found = rows_of(dataset, filter=segments_filter([event]))
+
+    assert event["records"] == 3
+    assert [row["value"] for row in found] == [b"new"] * 3
+    # An event of an earlier release names no ids.
+    older = {key: value for key, value in event.items() if key != "topics"}
+    assert len(rows_of(archive_dataset(made.archive, segments=[older]))) == 8
+    assert rows_of(archive_dataset(made.archive, segments=[])) == []

@@ -89,6 +89,7 @@ class SealedState:
         there: Everything that is sealed.
         known: Highest number of journal entries recorded in a receipt.
         newest: Newest valid receipt of each generation, by its folder.
+        last: That of the newest generation that has one.
         windows: Valid receipts of sealed windows.
         claims: Offsets held by the segments.
         holes: Offsets between two generations that are in no segment.
@@ -102,6 +103,7 @@ class SealedState:
     there: Noted = field(default_factory=Noted)
     known: int = 0
     newest: dict[str, Receipt] = field(default_factory=dict)
+    last: Receipt | None = None
     windows: list[Receipt] = field(default_factory=list)
     claims: list[OffsetClaim] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
@@ -358,6 +360,7 @@ class _Look:
             receipt = self._look_at_receipts(generation, noted.get(name))
             if receipt is not None:
                 self._look_at_generation(generation, receipt)
+                self._state.last = receipt
             if name in rechecked:
                 continue
             if receipt is not None:

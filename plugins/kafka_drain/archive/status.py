@@ -34,6 +34,7 @@ def make_overview(
     settings: Mapping[str, TopicSettings],
     name: str,
     cursor: Mapping[TopicPartition, int] | None = None,
+    last: Receipt | None = None,
 ) -> dict[str, Any]:
     """Build an overview.
 
@@ -45,6 +46,7 @@ def make_overview(
         name: Name of the report's JSON document.
         cursor: Starting offsets of the next batch, which before the first batch may differ from
             the start of a partition; None for the ends in the report.
+        last: The newest receipt of any generation, if the open one has none.
 
     Returns:
         pipeline, verdict, validated_at, report, files, bytes, records, offsets, partitions,
@@ -77,7 +79,7 @@ def make_overview(
         "sealed_at": receipt.sealed_at if receipt else None,
         "newest_record": _iso(max(newest.values(), default=None)),
         "lag": sum(max(waiting, 0) for waiting in lag.values()) if observed else None,
-        "expires_at": _iso(_expiry(lag, newest, settings)),
+        "expires_at": _iso(_expiry(lag, _oldest_waiting(observed, receipt or last), settings)),
         "missing": dict(_missing(report["gaps"])),
     }
 
@@ -104,20 +106,37 @@ def _newest(receipt: Receipt | None) -> dict[TopicPartition, int]:
     }
 
 
+def _oldest_waiting(observed: Observations, receipt: Receipt | None) -> dict[TopicPartition, int]:
+    """Return a time of each partition from which on its undrained records are, if one is known.
+
+    That is the newest drained record's; without one in the newest segment, the time since when
+    records wait behind an open transaction, or the segment's seal: what came before was drained.
+    """
+    if receipt is None:
+        return {}
+    sealed_at = datetime.fromisoformat(receipt.sealed_at).timestamp()
+    newest = _newest(receipt)
+    return {
+        tp: newest.get(tp, int(1000 * min(seen.waiting_since or sealed_at, sealed_at)))
+        for tp, seen in observed.items()
+    }
+
+
 def _expiry(
     lag: Mapping[TopicPartition, int],
-    newest: Mapping[TopicPartition, int],
+    oldest: Mapping[TopicPartition, int],
     settings: Mapping[str, TopicSettings],
 ) -> int | None:
     """Return the earliest deletion of an undrained record, in milliseconds since 1970.
 
-    Records after the newest drained one are assumed not to be older.
+    Args:
+        oldest: The time from which on they are.
     """
     found = []
     for tp, waiting in lag.items():
         retention = _retention(settings[tp.topic]) if tp.topic in settings else -1
-        if waiting > 0 and retention >= 0 and tp in newest:
-            found.append(newest[tp] + retention)
+        if waiting > 0 and retention >= 0 and tp in oldest:
+            found.append(oldest[tp] + retention)
     return min(found, default=None)
 
 

@@ -93,6 +93,8 @@ class Report:
         newest: The open generation's newest receipt; None when nothing is sealed.
         validated_at: When the validation began.
         kafka: Addresses of the cluster that was asked, and its id; None if there was none.
+        last: The newest receipt of any generation, of the topics that the open one counts; None if
+            there is none.
         standing: What earlier validations had left.
         look: How closely this one looked; None if it hasn't ended.
     """
@@ -120,6 +122,7 @@ class Report:
     newest: Receipt | None = None
     validated_at: datetime = field(default_factory=utc_now)
     kafka: Mapping[str, str] | None = None
+    last: Receipt | None = None
     standing: Standing = field(default_factory=Standing)
     look: Look | None = None
     rows: dict[tuple[TopicPartition, str], PartitionReport] = field(default_factory=dict)
@@ -488,7 +491,7 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     observed, settings = read_observations(archive), noted_topic_settings(archive.root)
     name = report_path.rpartition("/")[2]
     overview = make_overview(
-        report.to_dict(), report.newest, observed, settings, name, report.cursor
+        report.to_dict(), report.newest, observed, settings, name, report.cursor, report.last
     )
     overview["standing"] = [one.to_dict() for one in _standing_after(archive, report)]
     write_overview(archive.root, overview)

@@ -553,7 +553,10 @@ def _report_open(
     validation: _Validation, found: OpenGeneration, answers: Answers, proof: Proof
 ) -> None:
     report, state, windows = validation.report, found.state, validation.windows
-    report.cursor = state.cursor
+    report.cursor, last = state.cursor, validation.sealed.last
+    ids = found.identity.topics
+    if last is not None and all(ids.get(name, id_) == id_ for name, id_ in last.topics.items()):
+        report.last = last
     report.newest = state.receipt
     report.findings += state.findings
     report.findings += [windows.excuse(finding) for finding in found.sealed.findings]
