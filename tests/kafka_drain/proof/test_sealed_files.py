@@ -24,6 +24,8 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.sealed_files import (
+    DEEP,
+    Deep,
     SealedCheck,
     check_all_sealed,
     check_listed_sealed,
@@ -369,7 +371,8 @@ def checked(made: MadeArchive, previous: str | None = None, **how: Any) -> Seale
     """Check all receipts of the generation."""
     [generation] = made.archive.snapshot().generations
     listing = generation.list_data_files()
-    options: dict[str, Any] = {"deep": False, **how}
+    deep = how.pop("deep", False)
+    options: dict[str, Any] = {"deep": deep if isinstance(deep, Deep) else Deep(deep), **how}
     return check_all_sealed(generation, listing, previous, **options)
 
 
@@ -512,6 +515,19 @@ def test_check_all_sealed_fingerprint(
     assert told(found) == (expected if is_found else [])
 
 
+def test_check_all_sealed_named(chain: MadeArchive) -> None:
+    """Of the files and segments that are named, all bytes are read, and of no others."""
+    relinked(chain, fingerprint="00")
+    for batch in range(3):
+        damage(chain.root / path_of(chain, batch, 1), "bytes")
+    file = path_of(chain, 0, 1)
+
+    found = checked(chain, deep=Deep(named=frozenset({file, name_of(2)})))
+
+    # Half of a segment has no fingerprint of its own: without its damaged file, the first has none.
+    assert told(found) == [(Reason.FILE_CHANGED, file), (Reason.CONTENT_CHANGED, name_of(2))]
+
+
 def test_check_all_sealed_fingerprint_of_damaged(chain: MadeArchive) -> None:
     """Of a segment with a damaged file, the file alone is told."""
     relinked(chain, fingerprint="00")
@@ -534,7 +550,7 @@ def test_check_all_sealed_fingerprint_equal(tmp_path: Path) -> None:
 
     def findings() -> list[Finding]:
         check = check_all_sealed(
-            archive.snapshot().generations[0], generation.list_data_files(), None, deep=True
+            archive.snapshot().generations[0], generation.list_data_files(), None, deep=DEEP
         )
         return [f for f in check.findings if f.reason is Reason.CONTENT_CHANGED]
 
