@@ -65,15 +65,17 @@ def _needs(root: UPath, moment: Moment) -> Damage | None:
 MOMENTS = SealedChain("cluster", parse_moment, _needs)
 
 
-def moment_at(root: UPath, at: datetime | None, part: Part) -> Moment | None:
-    """Return the newest moment at or before a time at which a part was captured.
+def moment_at(root: UPath, at: datetime | None, part: Part | None = None) -> Moment | None:
+    """Return the newest moment at or before a time.
 
     Args:
         at: The time; None for the newest moment.
+        part: The part that was captured at it; None for any moment.
     """
     for moment in MOMENTS.links(root):
         is_later = at is not None and datetime.fromisoformat(moment.answered_at) > at
-        if not is_later and moment.parts[part].outcome == PartOutcome.CAPTURED:
+        has_part = part is None or moment.parts[part].outcome == PartOutcome.CAPTURED
+        if has_part and not is_later:
             return moment
     return None
 

@@ -64,7 +64,7 @@ def read_archived(archive: Archive, at: datetime | None) -> Archived:
     """
     root = archive.root
     settings, as_of, groups = Settings(), dict[Part, str](), None
-    newest, incomplete = _moment_by(root, at), dict[Part, str]()
+    newest, incomplete = moment_at(root, at), dict[Part, str]()
     for part in ASKED:
         moment = moment_at(root, at, part)
         if moment is None or newest is None:
@@ -95,14 +95,6 @@ def read_archived(archive: Archive, at: datetime | None) -> Archived:
         held,
         {topic.name: since for topic, since in gone},
         incomplete,
-    )
-
-
-def _moment_by(root: UPath, at: datetime | None) -> Moment | None:
-    """Return the newest moment at or before a time; None if there is none."""
-    moments = MOMENTS.links(root)
-    return next(
-        (m for m in moments if at is None or datetime.fromisoformat(m.answered_at) <= at), None
     )
 
 
