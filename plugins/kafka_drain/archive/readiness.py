@@ -42,6 +42,7 @@ class Evidence:
             aren't.
         overview: Result of the last validation, as `read_overview` returns it; None without one.
         is_sealed: Whether readers get any sealed file.
+        unsealed: Number of the files that readers get and that no receipt seals yet.
         drills: The newest drills.
         now: The present time.
         max_age: Age from which a validation is too old.
@@ -51,6 +52,7 @@ class Evidence:
     refused: str
     overview: Mapping[str, Any] | None
     is_sealed: bool
+    unsealed: int
     drills: DrillStatus
     now: datetime
     max_age: timedelta
@@ -101,6 +103,8 @@ def _doubts(evidence: Evidence, overview: Mapping[str, Any]) -> list[str]:
         doubts.append("nothing is sealed")
     if overview["unsealed_segments"]:
         doubts.append(f"{overview['unsealed_segments']:,} batches aren't sealed yet")
+    elif evidence.unsealed:
+        doubts.append(f"{evidence.unsealed:,} files, drained since, aren't sealed yet")
     if Reason.CONTENT_UNKNOWN.value in overview["findings"]:
         doubts.append("of some records only the offsets are proven, not the contents")
     if overview["lag"] is None:

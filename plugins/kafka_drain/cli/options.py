@@ -116,11 +116,17 @@ def given_flags(
 
 
 def pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
-    """Parse the values of a flag that takes NAME=VALUE."""
-    parsed = {}
+    """Parse the values of a flag that takes NAME=VALUE.
+
+    Raises:
+        ConfigError: When one isn't in that form, or a name has two values.
+    """
+    parsed: dict[str, str] = {}
     for pair in texts:
         name, found, value = pair.partition("=")
         if not found:
             raise ConfigError(f"{flag} {pair!r} is not acceptable; accepted: NAME=VALUE")
-        parsed[name] = value
+        # Nobody would see which counts. Not the values, which may be secret.
+        if parsed.setdefault(name, value) != value:
+            raise ConfigError(f"{flag} {name} is given with two values; give one of them")
     return parsed

@@ -66,4 +66,6 @@ def opened_by(acl: Acl) -> str:
         return "allows everybody"
     if acl.resource == "cluster" and acl.operation in ("all", "alter", "cluster_action"):
         return "allows to change the whole cluster, ACLs included"
+    if acl.resource == "cluster" and acl.operation == "alter_configs":
+        return "allows to change the brokers' settings, and quotas"
     return ""

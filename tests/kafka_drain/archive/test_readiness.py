@@ -45,6 +45,7 @@ def evidence(overview: Mapping[str, Any] | None = None, **changes: Any) -> Evide
         "refused": "",
         "overview": OVERVIEW if overview is None else OVERVIEW | overview,
         "is_sealed": True,
+        "unsealed": 0,
         "drills": drills(),
         "now": NOW,
         "max_age": DAY,
@@ -72,13 +73,14 @@ KEPT: dict[str, tuple[dict[str, Any], dict[str, Any], Readiness, str]] = {
     "future": ({"validated_at": at(-0.1)}, {}, UNKNOWN, "the last validation is 6 min 0 s ahead"),
     "empty": ({}, {"is_sealed": False}, UNKNOWN, "nothing is sealed"),
     "unsealed": ({"unsealed_segments": 3}, {}, UNKNOWN, "3 batches aren't sealed yet"),
+    "drained since": ({}, {"unsealed": 2}, UNKNOWN, "2 files, drained since, aren't sealed yet"),
     "contents": ({"findings": {"content_unknown": 1}}, {}, UNKNOWN, "of some records only"),
     "not asked": ({"lag": None}, {}, UNKNOWN, "the last validation didn't ask Kafka"),
 }
 
 
 #: Two values of one thing.
-_SAME = [("drill", "old drill"), ("old", "future")]
+_SAME = [("drill", "old drill"), ("old", "future"), ("unsealed", "drained since")]
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -58,6 +58,7 @@ def parsed(*arguments: str) -> argparse.Namespace:
         (["--nobody"], {"name": None}),
         (["--one", "x", "-o", "y"], {"many": ["x", "y"]}),
         (["--pair", "a=1", "--pair", "b="], {"pairs": {"a": "1", "b": ""}}),
+        (["--pair", "a=1", "--pair", "a=1"], {"pairs": {"a": "1"}}),
         (["--at", "2026-01-01"], {"at": "2026-01-01T00:00:00Z"}),
     ],
 )
@@ -78,6 +79,7 @@ def test_options_from_key() -> None:
     ("arguments", "declaration", "says"),
     [
         (["--pair", "a"], Asked, "^--pair 'a' is not acceptable; accepted: NAME=VALUE$"),
+        (["--pair", "a=1", "--pair", "a=2"], Asked, "^--pair a is given with two values; give one"),
         (["--at", "noon"], Asked, "^at = 'noon' is not acceptable; accepted: a date or time"),
         (["--days", "0"], Key, "^days = 0: Input should be greater than or equal to 1$"),
     ],

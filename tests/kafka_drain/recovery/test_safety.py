@@ -40,26 +40,31 @@ def test_lowered_by(name: str, now: str | None, then: str, lowers: str) -> None:
     assert lowered_by(name, now, then) == lowers
 
 
+WHOLE = "allows to change the whole cluster, ACLs included"
+
+
 @each_of("permission", ["allow", "deny"])
 @each_of("principal", ["User:a", "User:*"])
 @each_of(
-    "resource, operation, is_wide",
+    "resource, operation, wide",
     [
-        ("topic", "read", False),
-        ("topic", "all", False),
-        ("group", "read", False),
-        ("cluster", "describe", False),
-        ("cluster", "alter", True),
-        ("cluster", "all", True),
-        ("cluster", "cluster_action", True),
+        ("topic", "read", ""),
+        ("topic", "all", ""),
+        ("topic", "alter_configs", ""),
+        ("group", "read", ""),
+        ("cluster", "describe", ""),
+        ("cluster", "alter", WHOLE),
+        ("cluster", "all", WHOLE),
+        ("cluster", "cluster_action", WHOLE),
+        # Also a listener's logins, for example.
+        ("cluster", "alter_configs", "allows to change the brokers' settings, and quotas"),
     ],
 )
 def test_opened_by(
-    permission: str, principal: str, resource: str, operation: str, is_wide: bool
+    permission: str, principal: str, resource: str, operation: str, wide: str
 ) -> None:
     """Access for everybody, and to the whole cluster, is never given without being told."""
     acl = Acl(resource, "name", "literal", principal, "*", operation, permission)
-    wide = "allows to change the whole cluster, ACLs included" if is_wide else ""
     opened = "allows everybody" if principal == "User:*" else wide
 
     assert opened_by(acl) == (opened if permission == "allow" else "")

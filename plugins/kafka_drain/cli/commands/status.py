@@ -94,6 +94,7 @@ def look(place: str, max_age: timedelta, now: datetime) -> dict[str, Any]:
         refused=refused,
         overview=overview,
         is_sealed=any(file.sealed is not None for file in files),
+        unsealed=sum(file.sealed is None for file in files),
         drills=drilled,
         now=now,
         max_age=max_age,

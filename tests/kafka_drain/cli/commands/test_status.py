@@ -11,9 +11,13 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.main import main
+from kafka_drain.clock import utc_now
+from kafka_drain.errors import NotSealedError
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
-from tests.kafka_drain.golden import golden_cluster, sealed_copy
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.run import plan_republish
+from tests.kafka_drain.golden import add_batch, golden_cluster, sealed_copy
 
 
 @pytest.fixture
@@ -93,6 +97,22 @@ def test_status_of_another(
     code, rows = status(capsys, archive, other, tmp_path / "none")
 
     assert (code, [row["state"] for row in rows]) == (1, ["ready", "unknown", "not_ready"])
+
+
+def test_status_drained_since(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Batches that were drained since the last validation aren't proven: a restore is refused."""
+    here = Archive.at(str(archive))
+    generation = here.snapshot().open_generation
+    assert generation is not None
+    add_batch(generation, 14, 42, 50)
+    asked = RepublishRequest(target_topic="restored", run_name="restore")
+    with pytest.raises(NotSealedError):
+        plan_republish(here, golden_cluster(), asked, now=utc_now(), apply=False)
+
+    code, [row] = status(capsys, archive)
+
+    assert (code, row["state"]) == (1, "unknown")
+    assert row["why"] == ["2 files, drained since, aren't sealed yet"]
 
 
 @pytest.mark.parametrize("hours", ["nan", "0", "-1", "inf", "1e9", "soon", ""])
