@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from kafka_drain.archive.receipts import Receipt, SealedFile
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.intervals import milliseconds, time_text
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
 from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.rewrite_groups import FileGroup, split_groups
 
@@ -121,6 +122,7 @@ def plan_groups(
     files: Iterable[SealedFile],
     cut: Cut,
     offsets_per_group: int = OFFSETS_PER_GROUP,
+    deleted: Mapping[TopicPartition, Sequence[OffsetRange]] = MappingProxyType({}),
 ) -> list[FileGroup]:
     """Divide the segments from a cut on into groups.
 
@@ -129,6 +131,8 @@ def plan_groups(
         files: The sealed files that readers take.
         cut: Start of the reprocess.
         offsets_per_group: A group ends with the segment that reaches this number of offsets.
+        deleted: Offsets that the archive's retention has deleted, sorted and disjoint: they are no
+            group's. A mirror may have sent their records, and would send them again.
 
     Raises:
         ConfigError: When no segment is at or after the cut.
@@ -136,4 +140,20 @@ def plan_groups(
     first = next((n for n, receipt in enumerate(receipts) if cut.is_reached(receipt)), None)
     if first is None:
         raise ConfigError(f"nothing is sealed from {cut} on; there is nothing to reprocess")
-    return split_groups(receipts, files, first, lambda receipt: receipt.offsets, offsets_per_group)
+    groups = split_groups(receipts, files, first, lambda each: each.offsets, offsets_per_group)
+    if not deleted:
+        return groups
+    groups = [left for group in groups if (left := _without(group, deleted)).ranges]
+    if not groups:
+        raise ConfigError(f"retention has deleted all from {cut} on; there is nothing to reprocess")
+    return groups
+
+
+def _without(
+    group: FileGroup, deleted: Mapping[TopicPartition, Sequence[OffsetRange]]
+) -> FileGroup:
+    left = {
+        tp: [rest for r in ranges for rest in subtract(r, overlapping(deleted.get(tp, ()), r))]
+        for tp, ranges in group.ranges.items()
+    }
+    return replace(group, ranges={tp: ranges for tp, ranges in left.items() if ranges})

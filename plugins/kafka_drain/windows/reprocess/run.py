@@ -153,7 +153,8 @@ def plan_from(
         if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
     ]
     receipts = [receipt for receipt in receipts if last is None or receipt.position <= last]
-    groups = plan_groups(receipts, files, cut, offsets_per_group)
+    deleted = snapshot.fold.deleted_of(topic_ids)
+    groups = plan_groups(receipts, files, cut, offsets_per_group, deleted)
     number = snapshot.next_number
     return ReprocessPlan(
         archive=Archive(snapshot.root),

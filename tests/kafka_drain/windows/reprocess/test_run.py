@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError
+from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.follow import new_files, through_now
 from kafka_drain.windows.reprocess.plan import Cut
+from kafka_drain.windows.reprocess.refusals import refuse_expired
 from kafka_drain.windows.reprocess.run import plan_from, plan_reprocess
 from kafka_drain.windows.reprocess.state import ReprocessPlan
-from tests.kafka_drain.fake_cluster import FakeCluster
+from kafka_drain.windows.superseded_files import remove_superseded
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import END, P0, P1, add_batch, golden_cluster, open_next
+from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive
 
 CUT = Cut(batch=(1, 13))
 
@@ -77,3 +87,109 @@ def test_plan_from_sealed_meanwhile(archive: Archive, pipeline: Pipeline) -> Non
     plan = plan_from(begun, pipeline, begun.document.topics, CUT, 1)
 
     assert_all(plan, archive)
+
+
+IDS = {"flights": "id"}
+FIRST = Cut(batch=(1, 0))
+OLD, YOUNG = (int((NOW - timedelta(days=days) - EPOCH).total_seconds() * 1000) for days in (31, 1))
+
+
+def delete_old(made: MadeArchive) -> None:
+    """Delete what is older than 30 days, as maintenance does."""
+    snapshot = made.archive.snapshot()
+    found = plan_deletions(snapshot, snapshot.generations[:-1], 30, NOW)
+    assert found
+    seal_deletions(made.archive, found, run="tests")
+    remove_superseded(made.archive)
+
+
+def plan_of(made: MadeArchive) -> ReprocessPlan:
+    pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
+    return plan_from(made.archive.snapshot(), pipeline, IDS, FIRST)
+
+
+def test_reprocess_after_retention(tmp_path: Path) -> None:
+    """What retention has deleted isn't drained again, and no mirror sends it a second time."""
+    made = MadeArchive(tmp_path / "archive", IDS)
+    made.seal({P0: {0: OLD, 1: OLD}, P1: {0: OLD}})
+    sent = through_now(made.archive.snapshot())
+    # Of the second batch, only one partition's file is too old.
+    made.seal({P0: {2: YOUNG, 3: YOUNG}, P1: {1: OLD}})
+    made.open_generation()
+    delete_old(made)
+
+    [(key, group)] = plan_of(made).groups.items()
+
+    assert group.ranges == {P0: [OffsetRange(2, 4)]}
+    again = {tp: dict.fromkeys(range(r.start, r.end), YOUNG) for tp, [r] in group.ranges.items()}
+    made.seal_window(key, again, group.replaces, kind="reprocess", replaced=group.replaced())
+    snapshot = made.archive.snapshot()
+    files = new_files(snapshot, sent, through_now(snapshot))
+    assert [(c.tp, c.first, c.last) for f in files if f.sealed for c in f.sealed.contents] == [
+        (P0, 2, 3)
+    ]
+    logs: Any = FakeCluster({P0: Log(end=4), P1: Log(end=2)}, id="cluster-1", topic_ids=IDS)
+    report = validate_archive(made.archive, logs)
+    assert report.complete
+    rows = [(row["records"], row["gaps"]) for row in report.to_dict()["partitions"]]
+    assert rows == [(2, {"deleted": 2}), (0, {"deleted": 2})]
+
+
+def test_reprocess_after_retention_between(tmp_path: Path) -> None:
+    """Of a partition whose old and young records take turns, only the young ones are drained."""
+    made = MadeArchive(tmp_path / "archive", IDS, partition_by=("topic", "date"))
+    made.seal({P0: {0: OLD, 1: YOUNG, 2: OLD, 3: YOUNG, 4: OLD}})
+    made.open_generation()
+    delete_old(made)
+
+    [group] = plan_of(made).groups.values()
+
+    assert group.ranges == {P0: [OffsetRange(1, 2), OffsetRange(3, 4)]}
+    assert group.records == {P0: 2}
+
+
+def test_reprocess_after_retention_expired(tmp_path: Path) -> None:
+    """Kafka needn't hold what retention has deleted: the archive isn't its only copy."""
+    made = MadeArchive(tmp_path / "archive", IDS)
+    made.seal({P0: {0: OLD, 1: OLD}})
+    made.seal({P0: {2: YOUNG, 3: YOUNG}})
+    made.open_generation()
+    delete_old(made)
+    logs: Any = FakeCluster({P0: Log(first=2, end=4)}, id="cluster-1", topic_ids=IDS)
+
+    refuse_expired(plan_of(made), logs)
+
+
+def test_reprocess_of_deleted(tmp_path: Path) -> None:
+    """Where retention has deleted everything, there is nothing to drain again."""
+    made = MadeArchive(tmp_path / "archive", IDS)
+    made.seal({P0: {0: OLD, 1: OLD}})
+    made.open_generation()
+    delete_old(made)
+
+    with pytest.raises(ConfigError, match=r"^retention has deleted all from batch 0 of generation"):
+        plan_of(made)
+
+
+def test_reprocess_of_what_came_back(tmp_path: Path) -> None:
+    """Deleted records that an earlier release has drained again are drained like others."""
+    made = MadeArchive(tmp_path / "archive", IDS)
+    made.seal({P0: {0: OLD, 1: OLD}})
+    [file] = made.seal({P0: {2: YOUNG, 3: YOUNG}})
+    made.open_generation()
+    delete_old(made)
+    rows = {P0: {0: OLD, 1: OLD, 2: YOUNG, 3: YOUNG}}
+    sums = {"files": 1, "bytes": file.bytes, "records": [{"topic": "flights", "partition": 0,
+            "records": 2}]}  # fmt: skip
+    made.seal_window(
+        "reprocess_0002_0001",
+        rows,
+        [file.path],
+        kind="reprocess",
+        replaced=sums,
+        sealed_at=(NOW + timedelta(days=3650)).isoformat(),
+    )
+
+    [group] = plan_of(made).groups.values()
+
+    assert group.ranges == {P0: [OffsetRange(0, 4)]}
