@@ -25,7 +25,13 @@ from kafka_drain.clock import Clock
 from kafka_drain.config.drill import PREFIX, SampleKind
 from kafka_drain.drills.decoding import Decoding, by_schema_id
 from kafka_drain.drills.sample import Sample, choose_sample, iso_of, newest_of, text_of
-from kafka_drain.drills.scratch import Scratch, remove_leftovers, scratch_name, scratch_settings
+from kafka_drain.drills.scratch import (
+    Scratch,
+    refuse_drained,
+    remove_leftovers,
+    scratch_name,
+    scratch_settings,
+)
 from kafka_drain.errors import ArchiveError, KafkaDrainError, TransientError
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -253,6 +259,7 @@ def _prepare(drill: _Drill, groups: ConsumerGroups) -> Scratch:
         say(line)
     prefix = drill.request.prefix
     drill.topics = {topic: scratch_name(prefix, drill.name, topic) for topic in plan.partitions}
+    refuse_drained(plan.snapshot, cluster.cluster_id(), drill.topics.values())
     known = noted_topic_settings(archive.root)
     started = DrillStarted(
         format_version=FORMAT_VERSION,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,6 +12,7 @@ from datetime import datetime
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import DrillStarted
 from kafka_drain.archive.drills import forget_started, unfinished_drills, write_started
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import KafkaDrainError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
@@ -56,6 +58,31 @@ def scratch_settings(
     return replace(
         source, partitions=max(source.partitions, partitions), config={**like, **keeping, **config}
     )
+
+
+def refuse_drained(snapshot: Snapshot, cluster_id: str, names: Iterable[str]) -> None:
+    """Refuse scratch topics that the archive's own pipeline would drain.
+
+    A drain that sees one would archive its records, and the next ones are refused once it is gone.
+
+    Args:
+        cluster_id: The cluster that gets the topics.
+        names: Their names.
+
+    Raises:
+        TopicError: Names one of them, and the pattern that it matches.
+    """
+    pattern = snapshot.document.source.get("topic_pattern")
+    if pattern is None or is_other_cluster(snapshot.document.cluster_id, cluster_id):
+        return
+    for name in names:
+        if re.fullmatch(pattern, name):
+            raise TopicError(
+                f"the archive's topic_pattern {pattern!r} matches the scratch topic {name}: a "
+                "drain would archive it, and drains would be refused once it is gone. Drill to "
+                "another cluster, or choose a prefix that the pattern doesn't match. Nothing was "
+                "created or sent"
+            )
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -189,6 +190,44 @@ def test_run_drill_restores_to_scratch(
     assert read_drills(archive.root) == [result]
     assert target.topic_names() == ["mine"]
     assert unfinished_drills(archive.root) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_own", "is_refused"),
+    [
+        (".*", True, True),
+        (r".*\.flights", True, True),
+        ("fl.*", True, False),
+        ("kafka-drain-drill", True, False),
+        (".*", False, False),
+    ],
+)
+def test_run_drill_that_would_be_drained(
+    pattern: str,
+    is_own: bool,
+    is_refused: bool,
+    archive: Archive,
+    target: Scratchy,
+    restore: Restore,
+) -> None:
+    """Scratch topics that the pipeline's own pattern matches aren't made where it would see them.
+
+    A drain meanwhile would archive one, and be refused each time once the drill has removed it.
+    """
+    path = Path(str(archive.root)) / "archive.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"source": {"topic_pattern": pattern}}))
+    target.id = document["cluster_id"] if is_own else "target"
+
+    result = drill(archive, target)
+
+    assert bool(target.made) is not is_refused
+    assert result.verdict == ("failed" if is_refused else "passed")
+    if is_refused:
+        [problem] = result.problems
+        assert (problem.step, problem.error, problem.transient) == ("plan", "TopicError", False)
+        assert f"topic_pattern {pattern!r} matches the scratch topic" in problem.detail
+        assert unfinished_drills(archive.root) == []
 
 
 def test_run_drill_without_records(archive: Archive, target: Scratchy, restore: Restore) -> None:
