@@ -15,7 +15,8 @@ from kafka_drain.cli.main import main
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.republish.planning import runs
 from kafka_drain.republish.planning.abandon import unfinished_run
-from kafka_drain.republish.planning.follow import follower_key
+from kafka_drain.republish.planning.documents import ThroughJson
+from kafka_drain.republish.planning.follow import follower_key, followers, next_run
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from tests.kafka_drain.made_archive import MadeArchive
@@ -125,6 +126,34 @@ def test_unended_run(tmp_path: Path) -> None:
         unfinished_run(archive, keys[1])
     with pytest.raises(ConfigError, match="has no run 'x'"):
         unfinished_run(archive, "x")
+
+
+def test_abandon_mirror_at_rest(tmp_path: Path) -> None:
+    """A mirror whose runs have all ended can be given up: otherwise maintenance waits for ever.
+
+    It waits for files that a mirror has sent only in part, until its last run was abandoned.
+    """
+    archive = MadeArchive(tmp_path, {"t": "id"}).archive
+    through: ThroughJson = {"generations": {}, "windows": []}
+    for name in ("m", "other"):
+        last = RepublishRun(archive.root, f"{follower_key(name)}.000001")
+        last.write_plan(replace(PLAN, key=last.key))
+        last.write_receipt(receipt_of(key=last.key, through=through))
+    named = RepublishRun(archive.root, run_key("m"))
+    named.write_plan(replace(PLAN, key=named.key))
+    named.write_receipt(receipt_of(key=named.key))
+    assert [name for name, _ in followers(archive)] == [follower_key("m"), follower_key("other")]
+
+    assert main(["republish", str(archive.root), "--abandon", "m", "--apply"]) == 0
+
+    assert [name for name, _ in followers(archive)] == [follower_key("other")]
+    given_up, since = next_run(archive, follower_key("m"))
+    assert (given_up.is_abandoned, since) == (True, through)
+    assert given_up.plan() is None
+    # Repeated, it changes nothing.
+    assert main(["republish", str(archive.root), "--abandon", "m", "--apply"]) == 0
+    assert next_run(archive, follower_key("m"))[0] == given_up
+    assert not list(given_up.folder.glob("plan*"))
 
 
 def test_abandon_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
