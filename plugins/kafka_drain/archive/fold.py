@@ -292,24 +292,6 @@ class Fold(Generic[W]):
         """Return the erased offsets in topics with the given ids."""
         return of_topic_ids(self.erased, topic_ids)
 
-    def deleted_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return the offsets that retention has deleted in topics with the given ids.
-
-        Without those of which a window has drained records again since, in an earlier release.
-        """
-        found: dict[Partition, list[OffsetRange]] = {}
-        for receipt in sorted(self.receipts, key=lambda each: (each.journal, each.sealed_at)):
-            for part in receipt.partitions:
-                key = part.tp, receipt.topics.get(part.tp.topic, "")
-                deleted = part.gaps.get(GapReason.DELETED, ())
-                if not (deleted or key in found):
-                    continue
-                gaps = merge([r for ranges in part.gaps.values() for r in ranges])
-                records = subtract(part.range, gaps)
-                left = [rest for r in found.get(key, ()) for rest in subtract(r, records)]
-                found[key] = merge([*left, *deleted])
-        return of_topic_ids(found, topic_ids)
-
     def of_topics(self, topic_ids: Mapping[str, str]) -> Fold[W]:
         """Return the windows that cover offsets of a topic with one of the given ids."""
         return self.only(

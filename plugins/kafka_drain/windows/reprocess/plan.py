@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from kafka_drain.archive.fold import Partition, of_topic_ids
 from kafka_drain.archive.receipts import Receipt, SealedFile
 from kafka_drain.errors import ConfigError, TopicError
+from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import milliseconds, time_text
-from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.rewrite_groups import FileGroup, split_groups
 
@@ -115,6 +117,29 @@ def comparable_receipts(
             "again; start after that batch"
         )
     return receipts[start:]
+
+
+def deleted_offsets(
+    windows: Iterable[Receipt], topic_ids: Mapping[str, str]
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the offsets that retention has deleted in topics with the given ids.
+
+    Without those of which a window has drained records again since, in an earlier release.
+
+    Args:
+        windows: The receipts of all windows.
+    """
+    found: dict[Partition, list[OffsetRange]] = {}
+    for receipt in sorted(windows, key=lambda each: (each.journal, each.sealed_at)):
+        for part in receipt.partitions:
+            key = part.tp, receipt.topics.get(part.tp.topic, "")
+            deleted = part.gaps.get(GapReason.DELETED, ())
+            if deleted or key in found:
+                gaps = merge([r for ranges in part.gaps.values() for r in ranges])
+                records = subtract(part.range, gaps)
+                left = [rest for r in found.get(key, ()) for rest in subtract(r, records)]
+                found[key] = merge([*left, *deleted])
+    return of_topic_ids(found, topic_ids)
 
 
 def plan_groups(

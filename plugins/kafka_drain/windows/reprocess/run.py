@@ -36,6 +36,7 @@ from kafka_drain.windows.reprocess.plan import (
     OFFSETS_PER_GROUP,
     Cut,
     comparable_receipts,
+    deleted_offsets,
     plan_groups,
 )
 from kafka_drain.windows.reprocess.refusals import (
@@ -153,7 +154,7 @@ def plan_from(
         if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
     ]
     receipts = [receipt for receipt in receipts if last is None or receipt.position <= last]
-    deleted = snapshot.fold.deleted_of(topic_ids)
+    deleted = deleted_offsets(snapshot.fold.receipts, topic_ids)
     groups = plan_groups(receipts, files, cut, offsets_per_group, deleted)
     number = snapshot.next_number
     return ReprocessPlan(
