@@ -55,7 +55,7 @@ from kafka_drain.kafka.single_records import (
     read_times,
     sample_records,
 )
-from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.outages import watch
 
@@ -243,11 +243,13 @@ class KafkaCluster:
         entries = self._topic_config(name)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         policy, kept = entries.get("cleanup.policy"), entries.get("retention.ms")
+        # Brokers of other vendors may tell only some settings.
+        largest = entries.get("max.message.bytes")
         by_age = int(kept.value) if kept and (not policy or "delete" in str(policy.value)) else -1
         return TopicSettings(
             partitions=len(described.partitions),
             replication_factor=max(len(p.replicas) for p in described.partitions),
-            max_message_bytes=int(entries["max.message.bytes"].value),
+            max_message_bytes=int(largest.value) if largest else MAX_MESSAGE_BYTES,
             config={e.name: str(e.value) for e in entries.values() if e.source == own},
             compacted="compact" in str(policy.value) if policy else None,
             retention_ms=by_age if by_age >= 0 else None,
@@ -411,7 +413,8 @@ class KafkaCluster:
         number = min(self._listed().brokers)
         try:
             entries = self._described(ConfigResource(ResourceType.BROKER, str(number)))
-        except AuthorizationError:
+        except (AuthorizationError, TopicError):
+            # Managed clusters don't answer, or refuse it for a reason of their own.
             return {}
         return {name: str(entry.value) for name, entry in entries.items()}
 
@@ -595,7 +598,8 @@ class KafkaCluster:
         def ask(admin: AdminClient) -> dict[str, Any]:
             futures = admin.describe_configs([resource], request_timeout=self._timeout)
             entries: dict[str, Any] = answer_of(futures[resource], self._timeout)
-            return entries
+            # One without a value isn't told.
+            return {name: entry for name, entry in entries.items() if entry.value is not None}
 
         return self.admin.ask(ask)
 

@@ -60,9 +60,13 @@ def read_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records that Kafka holds of a partition, in the order of offsets.
 
+    A replica that ends before the span does, as a follower or a leader just elected may, has yet to
+    learn of the rest, which is waited for.
+
     Args:
         config: Connection settings.
-        span: The offsets; Kafka must still hold what follows its start.
+        span: The offsets; Kafka must still hold what follows its start, and the partition's leader
+            have told that it ends no earlier.
         isolation_level: `read_committed` or `read_uncommitted`.
 
     Yields:
@@ -91,11 +95,12 @@ def read_records(
                 if at >= span.end:
                     # What follows doesn't matter, not even that it can't be read.
                     return
-            for error in (message.error() for message in messages if message.error() is not None):
-                if error.code() == KafkaError._PARTITION_EOF:
-                    # Nothing more is stable.
+            failed = [message for message in messages if message.error() is not None]
+            for error, error_at in ((message.error(), message.offset()) for message in failed):
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise consumer_error(error, tp, at)
+                if error_at >= span.end:
                     return
-                raise consumer_error(error, tp, at)
             watch.require(tp, at)
 
 

@@ -28,6 +28,7 @@ from kafka_drain.errors import (
     VerifyError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import Level, Line, level_of, say
 from kafka_drain.progress import Progress
@@ -588,7 +589,9 @@ class Republish:
     def _jobs(self, plan: RepublishPlan, attempt: int) -> list[list[SendJob]]:
         """Return the jobs, largest first; a recreated topic's incarnations are sent in sequence."""
         sizes = {
-            target.topic: int(self.cluster.topic_config(target.topic)["max.message.bytes"])
+            target.topic: int(
+                self.cluster.topic_config(target.topic).get("max.message.bytes", MAX_MESSAGE_BYTES)
+            )
             for target in plan.targets
         }
         groups: dict[Any, list[SendJob]] = {}

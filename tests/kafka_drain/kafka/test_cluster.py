@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import weakref
+from concurrent.futures import Future
 from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -12,6 +14,7 @@ from kafka_drain.errors import ArchiveError, MachineError, TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import refuse_other_cluster
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
 
 
 class Named(KafkaCluster):
@@ -88,3 +91,72 @@ def test_cluster_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_other_cluster("/a", "abc", cluster.named())
     with pytest.raises(ArchiveError, match=r"from Kafka cluster xyz, .* cluster abc at k:1"):
         refuse_other_cluster("/a", "xyz", cluster.named())
+
+
+class Told(KafkaCluster):
+    """A cluster that tells only some settings of a topic, as other vendors' do."""
+
+    told: ClassVar[dict[str, str | None]] = {}
+    refuses: ClassVar[int | None] = None
+
+    def __init__(self) -> None:
+        super().__init__(KafkaConfig({"bootstrap.servers": "127.0.0.1:1"}), 0.1)
+        cast(Any, self).admin = SimpleNamespace(ask=self._ask)
+
+    def _ask(self, question: Any) -> Any:
+        return question(self)
+
+    def list_topics(self, **_: Any) -> Any:
+        return SimpleNamespace(cluster_id="c", brokers={1: None}, topics={"t": None})
+
+    def describe_topics(self, *_: Any, **__: Any) -> dict[str, Future[Any]]:
+        return {"t": done(SimpleNamespace(partitions=[SimpleNamespace(replicas=[1])]))}
+
+    def describe_configs(self, asked: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        if self.refuses is not None:
+            raise TopicError("Kafka at 127.0.0.1:1 responded: not here")
+        entries = {
+            name: SimpleNamespace(name=name, value=value, source=1)
+            for name, value in self.told.items()
+        }
+        return {each: done(entries) for each in asked}
+
+
+def done(value: Any) -> Future[Any]:
+    """Return an answer."""
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+@pytest.mark.parametrize(
+    ("told", "largest", "compacted", "retention"),
+    [
+        ({}, MAX_MESSAGE_BYTES, None, None),
+        ({"max.message.bytes": None, "retention.ms": None}, MAX_MESSAGE_BYTES, None, None),
+        ({"max.message.bytes": "9", "cleanup.policy": "compact", "x": None}, 9, True, None),
+        ({"retention.ms": "5", "cleanup.policy": "delete"}, MAX_MESSAGE_BYTES, False, 5),
+    ],
+)
+def test_topic_settings_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+    told: dict[str, str | None],
+    largest: int,
+    compacted: bool | None,
+    retention: int | None,
+) -> None:
+    """A setting that isn't told, or without a value, ends no drain."""
+    monkeypatch.setattr(Told, "told", told)
+
+    found = Told().topic_settings("t")
+
+    assert (found.max_message_bytes, found.compacted) == (largest, compacted)
+    assert found.retention_ms == retention
+    assert Told().topic_config("t") == {k: v for k, v in told.items() if v is not None}
+
+
+def test_broker_config_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Managed clusters needn't describe their brokers."""
+    monkeypatch.setattr(Told, "refuses", 1)
+
+    assert Told().broker_config() == {}

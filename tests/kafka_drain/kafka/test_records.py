@@ -1,9 +1,11 @@
-"""What a consumer's error becomes, without a broker."""
+"""What a consumer's error becomes, and up to where records are read; without a broker."""
 
 from __future__ import annotations
 
+from threading import Timer
+
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
 from kafka_drain.errors import (
     AuthorizationError,
@@ -11,8 +13,9 @@ from kafka_drain.errors import (
     KafkaUnavailableError,
     SourceRecordError,
 )
-from kafka_drain.kafka.records import consumer_error
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.records import consumer_error, read_records
+from kafka_drain.offsets import OffsetRange, TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -32,3 +35,27 @@ def test_consumer_error(code: int, kind: type[KafkaDrainError], says: str) -> No
     assert type(error) is kind
     with pytest.raises(kind, match=says):
         raise error
+
+
+def test_read_records_replica_behind() -> None:
+    """A replica that hasn't learned yet of what the leader told doesn't lack its records."""
+    tp = TopicPartition("a", 0)
+    producer = Producer(
+        {"test.mock.num.brokers": 1, "bootstrap.servers": "replaced:1", "log_level": 0}
+    )
+
+    def send(records: int) -> None:
+        for _ in range(records):
+            producer.produce(tp.topic, b"value", partition=tp.partition)
+        producer.flush(10)
+
+    send(5)
+    [broker] = producer.list_topics(tp.topic).brokers.values()
+    config = KafkaConfig({"bootstrap.servers": f"{broker.host}:{broker.port}"})
+    later = Timer(1, send, [1])
+    later.start()
+
+    batches = list(read_records(config, tp, OffsetRange(0, 6), "read_uncommitted"))
+
+    later.join()
+    assert [at for batch in batches for at in batch["offset"].to_pylist()] == [0, 1, 2, 3, 4, 5]

@@ -76,7 +76,8 @@ def fenced_producer(
         ProducerLost: When Kafka didn't answer; another try may help.
         KafkaDrainError: When Kafka refuses.
     """
-    own = {**SETTINGS, **more, "transactional.id": transactional_id}
+    own = {**SETTINGS, **_within_transaction(settings), **more}
+    own["transactional.id"] = transactional_id
     producer = Producer(for_client(settings, own))
     what = f"transactional id {transactional_id}"
     # Connect first: if librdkafka requests the id while it is still connecting, it waits for half a
@@ -84,6 +85,15 @@ def fenced_producer(
     repeat(lambda: producer.list_topics(topic, timeout=timeout), what)
     repeat(lambda: producer.init_transactions(timeout), what)
     return producer
+
+
+def _within_transaction(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the connection's time for an answer, if a transaction wouldn't outlast it.
+
+    librdkafka refuses to make such a producer.
+    """
+    name, most = "socket.timeout.ms", SETTINGS["transaction.timeout.ms"]
+    return {name: most} if int(settings.get(name, 0)) > most else {}
 
 
 def repeat(call: Callable[[], T], what: str, seconds: float = 120.0) -> T:

@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError
 
 from kafka_drain.errors import (
     AuthorizationError,
+    ConfigError,
     DeliveryError,
     KafkaDrainError,
     KafkaUnavailableError,
@@ -30,11 +31,18 @@ _REFUSED = {
     "and message.timestamp settings",
     KafkaError.POLICY_VIOLATION: "check the cluster's policies",
 }
+_UNABLE = {
+    # TRANSACTION_TIMEOUT_MS of producer.py, which needs these errors.
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "raise the brokers' transaction.max.timeout.ms to at "
+    "least 60000, which is how long a republish's transaction may last",
+    KafkaError._UNSUPPORTED_FEATURE: "exactly_once needs a cluster with transactions; delivery "
+    "at_least_once doesn't",
+}
 
 
 def is_terminal(error: KafkaError) -> bool:
     """Return whether the same call will keep failing until something is changed."""
-    return error.code() in _NEEDS or error.code() in _REFUSED
+    return error.code() in _NEEDS or error.code() in _REFUSED or error.code() in _UNABLE
 
 
 def explained(error: KafkaError, what: str) -> KafkaDrainError:
@@ -53,6 +61,8 @@ def explained(error: KafkaError, what: str) -> KafkaDrainError:
         return SourceRecordError(
             f"{what}: Kafka refused a record ({error.str()}); {_REFUSED[code]}"
         )
+    if code in _UNABLE:
+        return ConfigError(f"{what}: Kafka can't do it ({error.str()}); {_UNABLE[code]}")
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
         return TopicError(
             f"{what}: the topic no longer exists ({error.str()}); expected the one that the plan "

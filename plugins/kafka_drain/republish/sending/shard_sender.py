@@ -68,6 +68,9 @@ TRANSACTION_SECONDS = TRANSACTION_TIMEOUT_MS / 1000 * LONGEST
 #: Number of records after which the limits are checked.
 STEP = 2_000
 
+#: Size of a producer's queue, in KiB; librdkafka takes no value that is larger.
+QUEUE = "queue.buffering.max.kbytes"
+
 #: Time without a commit, while Kafka keeps failing, after which the attempt gives up.
 PATIENCE_SECONDS = 300.0
 
@@ -218,6 +221,18 @@ def _was_stopped(job: SendJob) -> DeliveryError:
     return DeliveryError(f"{job} was stopped; a retry resumes it")
 
 
+class _QueueTooSmall(Exception):
+    """Raised when a producer's queue can't take a value, even if nothing else is in it.
+
+    Attributes:
+        needed: Size of the value in bytes.
+    """
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
 def _transactions(
     job: SendJob, store: ProgressStore, source: _Source, pacer: Pacer, stopped: Callable[[], bool]
 ) -> Iterator[int]:
@@ -231,6 +246,7 @@ def _transactions(
             committed is unknown.
     """
     shard, wanted = job.shard, job.records
+    queue = SETTINGS[QUEUE]
     while True:
         refusals: list[KafkaError] = []
         producer = fenced_producer(
@@ -243,6 +259,7 @@ def _transactions(
             **{"batch.size": max(1, min(1 << 20, job.largest_batch - 1000))},
             # What is limited is to arrive evenly, and never fills a queue.
             **({"linger.ms": 50} if job.records_per_second or job.bytes_per_second else {}),
+            **({QUEUE: queue} if queue > SETTINGS[QUEUE] else {}),
         )
         progress = read_progress(job, store)
         if progress.records >= wanted:
@@ -252,6 +269,11 @@ def _transactions(
             following, free_at = _send_transaction(
                 job, producer, store, source, pacer, progress, stopped
             )
+        except _QueueTooSmall as error:
+            source.forget()
+            _abort(producer)
+            queue = SETTINGS[QUEUE] + 1 + error.needed // 1024
+            continue
         except BaseException as error:
             source.forget()
             pacer.failed()
@@ -408,6 +430,8 @@ def _queue(job: SendJob, producer: Producer, shard: Shard, batch: pa.RecordBatch
                 produce(topic, value, key, to, None, None, timestamp, headers)
                 break
             except BufferError:
+                if not len(producer) and value and len(value) > SETTINGS[QUEUE] << 10:
+                    raise _QueueTooSmall(len(value)) from None
                 # The queue is full. Successes aren't reported, so wait briefly and try again.
                 _served(lambda: producer.poll(0.005))
             except KafkaException as error:

@@ -185,7 +185,7 @@ class TargetReader:
                 yield messages
                 # Comparing takes time, too.
                 moved = time.monotonic()
-            elif at_stable_end and is_complete():
+            elif at_stable_end and is_complete() and self._is_stable_end(position):
                 # Another producer has an open transaction after our last record.
                 self._end = position
             else:
@@ -228,8 +228,18 @@ class TargetReader:
         # The client recovers by itself.
         return False
 
+    def _is_stable_end(self, position: int) -> bool:
+        """Return whether the leader has nothing stable behind a position.
+
+        The replica that is read, a follower or a leader just elected, may have yet to learn of it.
+        """
+        return self._stable() <= position
+
+    def _stable(self) -> int:
+        return self._cluster.latest([self._tp], "read_committed")[self._tp]
+
     def _stalled(self, position: int) -> TransientError:
-        stable = self._cluster.latest([self._tp], "read_committed")[self._tp]
+        stable = self._stable()
         if stable < self._end:
             return TransientError(
                 f"{self._tp} can't be verified: its last stable offset has been {stable:,} for "

@@ -390,3 +390,77 @@ def test_source_replaces_schema_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken[0]["value"].to_pylist() == [b"\0\0\0\0\x69"]
     with pytest.raises(SourceRecordError, match="schema id 6"):
         source.take(5, 1_000)
+
+
+def test_send_larger_than_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that a producer's queue can't hold gets a producer with a larger one, once."""
+    sizes = [10, (64 << 20) + 1, 10]
+    progress = [ShardProgress(0, 0, "p")]
+    made: list[int] = []
+    aborted: list[bool] = []
+    value = bytes(max(sizes))
+
+    class Source:
+        shard, next_offset = PLAN.shards[1], 0
+
+        def __init__(self, _: Any) -> None:
+            self.at = 0
+
+        def go_to(self, progress: ShardProgress) -> None:
+            self.at = progress.records
+
+        def take(self, *_: Any) -> Any:
+            if self.at == len(sizes):
+                return None
+            self.at += 1
+            return (SimpleNamespace(num_rows=1, at=self.at - 1), sizes[self.at - 1])
+
+        def queued(self, *_: Any) -> None: ...
+
+        def forget(self) -> None: ...
+
+    class Producer:
+        def __init__(self, kbytes: int) -> None:
+            self.most, self.polls = kbytes << 10, 0
+
+        def produce(self, _: str, value: bytes, *more: Any) -> None:
+            if len(value) > self.most:
+                raise BufferError("Local: Queue full")
+
+        def poll(self, _: float) -> None:
+            self.polls += 1
+            assert self.polls < 1_000, "waits for ever"
+
+        def begin_transaction(self) -> None: ...
+
+        def abort_transaction(self, _: float) -> None:
+            aborted.append(True)
+
+        def send_offsets_to_transaction(self, offsets: Any, *_: Any) -> None:
+            self.records = json.loads(offsets[0].metadata)["records"]
+
+        def commit_transaction(self, _: float) -> None:
+            progress.append(ShardProgress(0, self.records, "p"))
+
+        def __len__(self) -> int:
+            return 0
+
+    def fenced_producer(*_: Any, **settings: Any) -> Producer:
+        made.append(settings.get("queue.buffering.max.kbytes", 64 << 10))
+        return Producer(made[-1])
+
+    monkeypatch.setattr(sending, "_Source", Source)
+    monkeypatch.setattr(sending, "fenced_producer", fenced_producer)
+    monkeypatch.setattr(sending, "read_progress", lambda *_: progress[-1])
+    monkeypatch.setattr(sending, "offset_of_nul", lambda _: None)
+    monkeypatch.setattr(
+        sending, "rows_of", lambda batch: [(None, value[: sizes[batch.at]], None, 1, batch.at)]
+    )
+    shard = replace(PLAN.shards[1], files=(replace(PLAN.shards[1].files[0], records=3),))
+
+    sent = sending.send_shard(job(shards=(shard,)))
+
+    assert sent == 3
+    assert progress[-1].records == 3
+    assert aborted == [True]
+    assert [kbytes > 128 << 10 for kbytes in made] == [False, True]
