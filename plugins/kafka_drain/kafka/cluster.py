@@ -505,11 +505,24 @@ class KafkaCluster:
         def ask(admin: AdminClient) -> dict[TopicPartition, tuple[int, int]]:
             timeout = next(timeouts)
             futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
-            answers = {
-                tp: _offset_of(tp, future, timeout)
-                for asked, future in futures.items()
-                for tp in [TopicPartition(asked.topic, asked.partition)]
-            }
+            try:
+                answers = {
+                    tp: _offset_of(tp, future, timeout)
+                    for asked, future in futures.items()
+                    for tp in [TopicPartition(asked.topic, asked.partition)]
+                }
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+                listed = admin.list_topics(timeout=timeout).topics
+                if any(
+                    asked.topic not in listed
+                    or asked.partition not in listed[asked.topic].partitions
+                    for asked in wanted
+                ):
+                    raise
+                # Its leader has yet to learn of it, as of a new topic, or as one that starts.
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)) from error
             # librdkafka returns this, without an error, if a leader left the request unanswered.
             if any(answer.offset == OFFSET_INVALID for answer in answers.values()):
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))

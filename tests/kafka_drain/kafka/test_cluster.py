@@ -9,12 +9,15 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from kafka_drain.errors import ArchiveError, MachineError, TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import refuse_other_cluster
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
+from kafka_drain.offsets import TopicPartition
+from tests.kafka_drain.fake_admin import FakeAdmin
 
 
 class Named(KafkaCluster):
@@ -160,3 +163,38 @@ def test_broker_config_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Told, "refuses", 1)
 
     assert Told().broker_config() == {}
+
+
+class NotYet(Told):
+    """A cluster whose leaders don't know a topic's partition at first."""
+
+    def __init__(self, partitions: int, unknown: int) -> None:
+        super().__init__()
+        cast(Any, self).admin = FakeAdmin(cast(Any, self), 5)
+        self._partitions, self._unknown = partitions, unknown
+
+    def list_topics(self, **_: Any) -> Any:
+        topic = SimpleNamespace(partitions=dict.fromkeys(range(self._partitions)))
+        return SimpleNamespace(cluster_id="c", topics={"t": topic} if self._partitions else {})
+
+    def list_offsets(self, asked: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        answers = {each: done(SimpleNamespace(offset=7, timestamp=-1)) for each in asked}
+        if self._unknown:
+            self._unknown -= 1
+            unknown: Future[Any] = Future()
+            unknown.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+            answers[next(iter(asked))] = unknown
+        return answers
+
+    def poll(self, _: float) -> int:
+        return 0
+
+
+def test_offsets_not_known_yet() -> None:
+    """A listed partition that its leader doesn't know yet is asked for again; others are gone."""
+    tp = TopicPartition("t", 0)
+
+    assert NotYet(1, unknown=2).earliest([tp]) == {tp: 7}
+    for partitions in (0, 1):
+        with pytest.raises(TopicError):
+            NotYet(partitions, unknown=99).earliest([TopicPartition("t", partitions)])
