@@ -141,6 +141,28 @@ def test_check_decoding_other_framings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
+    "error", [SystemError("returned a result with an exception set"), b"\xff"], ids=repr
+)
+def test_check_decoding_unreadable_headers(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | bytes
+) -> None:
+    """A record of another producer, whose header name isn't UTF-8, ends nothing."""
+
+    class Unreadable(Message):
+        def headers(self) -> Any:
+            if isinstance(error, bytes):
+                error.decode()
+            raise error
+
+    messages = [Unreadable(content=VALUE), Message(content=VALUE, pairs=None)]
+
+    found = check(monkeypatch, messages, {105: CITY})
+
+    assert found.is_exact
+    assert (found.records, found.decoded) == (2, 1)
+
+
+@pytest.mark.parametrize(
     ("content", "target", "says"),
     [
         (VALUE, {}, "schema id 105 is unknown"),
