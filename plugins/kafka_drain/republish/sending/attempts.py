@@ -16,6 +16,7 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard
 from kafka_drain.republish.sending.producer import (
     ProducerLost,
+    commit,
     fenced_producer,
     repeat,
     shard_transactional_id,
@@ -145,7 +146,7 @@ def _begin(
             ),
             f"the progress in group {group}",
         )
-    repeat(lambda: producer.commit_transaction(-1), "commit_transaction")
+    commit(producer)
     if claim is not None:
         claim.confirm()
     run.mark_opened(plan)

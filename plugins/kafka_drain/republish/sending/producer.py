@@ -41,6 +41,11 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+#: Time for a commit, and of each call for it. The transaction has timed out by then, unless it is
+#: decided; librdkafka itself would wait for the coordinator for ever.
+COMMIT_SECONDS, COMMIT_CALL_SECONDS = 60.0, 15.0
+
+
 class ProducerLost(Exception):
     """Raised when a producer can't continue: create a new one, and read the progress again.
 
@@ -94,6 +99,21 @@ def _within_transaction(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     name, most = "socket.timeout.ms", SETTINGS["transaction.timeout.ms"]
     return {name: most} if int(settings.get(name, 0)) > most else {}
+
+
+def commit(producer: Producer) -> None:
+    """Commit the open transaction: wait for all acknowledgements, and fail if one is missing.
+
+    Raises:
+        ProducerLost: When a repetition doesn't help, or the coordinator doesn't answer in time:
+            whether it was committed is then unknown.
+        KafkaDrainError: When Kafka refuses.
+    """
+    repeat(
+        lambda: producer.commit_transaction(COMMIT_CALL_SECONDS),
+        "commit_transaction",
+        COMMIT_SECONDS,
+    )
 
 
 def repeat(call: Callable[[], T], what: str, seconds: float = 120.0) -> T:

@@ -50,6 +50,7 @@ from kafka_drain.republish.sending.producer import (
     SETTINGS,
     TRANSACTION_TIMEOUT_MS,
     ProducerLost,
+    commit,
     fenced_producer,
     repeat,
     shard_transactional_id,
@@ -337,8 +338,7 @@ def _send_transaction(
         ),
         f"the progress in group {slot.group}",
     )
-    # Waits for all acknowledgements, fails if one is missing, and never gives up halfway.
-    repeat(lambda: producer.commit_transaction(-1), "commit_transaction")
+    commit(producer)
     pacer.committed()
     return following, free_at
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import (
@@ -26,6 +26,7 @@ from kafka_drain.republish.engines import worker
 from kafka_drain.republish.engines.worker import Worker
 from kafka_drain.republish.planning.placement import partition_of_key
 from kafka_drain.republish.run import Republish
+from kafka_drain.republish.sending import producer as producing
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.pacing import Pacer
 from kafka_drain.republish.sending.producer import ProducerLost
@@ -301,6 +302,58 @@ def test_limits_of_large_records(
     assert clock.now >= seconds
     # What is limited arrives evenly, not in bursts.
     assert lingers == ({50} if limits else {None})
+
+
+def test_send_shard_commit_unanswered(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that is gone while it commits isn't waited for ever, as no one else is."""
+
+    class Source:
+        shard, next_offset = PLAN.shards[1], 0
+
+        def __init__(self, _: Any) -> None:
+            self.left = 1
+
+        def go_to(self, _: Any) -> None:
+            self.left = 1
+
+        def take(self, *_: Any) -> Any:
+            self.left -= 1
+            return (SimpleNamespace(num_rows=1), 1) if self.left >= 0 else None
+
+        def queued(self, *_: Any) -> None: ...
+
+        def forget(self) -> None: ...
+
+    def unanswered(seconds: float) -> None:
+        assert seconds > 0, "waits for ever"
+        clock.sleep(seconds)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
+
+    def nothing(*_: Any) -> int:
+        return 0
+
+    producer = SimpleNamespace(
+        begin_transaction=nothing,
+        poll=nothing,
+        send_offsets_to_transaction=nothing,
+        commit_transaction=unanswered,
+        abort_transaction=unanswered,
+        purge=nothing,
+    )
+    monkeypatch.setattr(producing, "time", clock)
+    monkeypatch.setattr(sending, "_Source", Source)
+    monkeypatch.setattr(sending, "Pacer", lambda seconds: Pacer(seconds, clock.monotonic))
+    monkeypatch.setattr(sending, "_wait", nothing)
+    monkeypatch.setattr(sending, "len", nothing, raising=False)
+    monkeypatch.setattr(sending, "fenced_producer", lambda *_, **__: producer)
+    monkeypatch.setattr(sending, "read_progress", lambda *_: ShardProgress(0, 0, "p"))
+    monkeypatch.setattr(sending, "_refuse_if_superseded", nothing)
+    monkeypatch.setattr(sending, "_queue", nothing)
+
+    with pytest.raises(KafkaUnavailableError, match="a retry resumes"):
+        sending.send_shard(job())
+
+    assert sending.PATIENCE_SECONDS < clock.now < sending.PATIENCE_SECONDS + 120
 
 
 class Acknowledging:
