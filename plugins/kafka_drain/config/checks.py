@@ -18,6 +18,8 @@ Check = Callable[[str, Any], str]
 """Takes an option's name and value, returns the value in Spark's form; raises ConfigError."""
 
 _SECRET = re.compile("password|secret|token|jaas|key", re.IGNORECASE)
+#: Largest number of Kafka's protocol, as of offsets and times, and of Spark's options.
+_LARGEST = (1 << 63) - 1
 _DURATION = re.compile(r"\d+(us|ms|s|m|min|h|d)")
 
 
@@ -70,6 +72,8 @@ def integer(minimum: int) -> Check:
             raise refuse(name, value, accepted) from None
         if number < minimum:
             raise refuse(name, value, accepted)
+        if number > _LARGEST:
+            raise refuse(name, value, f"{accepted}, and at most {_LARGEST}")
         return str(number)
 
     return check
@@ -150,9 +154,9 @@ def _per_partition(
             raise refuse(f"{name}[{topic}]", partitions, accepted)
         for partition, number in partitions.items():
             at = f"{name}[{topic}][{partition}]"
-            if not str(partition).isdigit():
+            if not str(partition).isdecimal():
                 raise refuse(at, number, accepted)
-            checked.setdefault(str(topic), {})[str(partition)] = int(leaf(at, number))
+            checked.setdefault(str(topic), {})[str(int(partition))] = int(leaf(at, number))
     return checked
 
 

@@ -85,6 +85,9 @@ def test_source_options_defaults() -> None:
         ("kafka.fetch.max.bytes", "1 MB", "a whole number"),
         ("kafka.metrics.num.samples", "x", "a whole number"),
         ("kafka.check.crcs", "banana", "true or false"),
+        ("startingTimestamp", 1 << 63, "at least 0, and at most 9223372036854775807"),
+        ("maxOffsetsPerTrigger", "9" * 25, "and at most 9223372036854775807"),
+        ("startingOffsets", {"t": {"\u00b2": 1}}, "earliest, latest, or"),
     ],
 )
 def test_source_option_refused(name: str, value: Any, accepted: str) -> None:
@@ -93,7 +96,8 @@ def test_source_option_refused(name: str, value: Any, accepted: str) -> None:
         check_source_options({name: value})
 
     message = str(raised.value)
-    assert message.startswith(f"{name} = {value!r} is not acceptable; accepted: ")
+    shown = f"{name}[t][\u00b2] = 1" if isinstance(value, dict) else f"{name} = {value!r}"
+    assert message.startswith(f"{shown} is not acceptable; accepted: ")
     assert accepted in message
 
 
