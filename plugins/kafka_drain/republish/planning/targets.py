@@ -37,6 +37,9 @@ _SEGMENT, _SEGMENT_BYTES = "segment.bytes", 1 << 30
 #: Returns the records that a target topic wouldn't take, given its limit and its compression.
 Larger: TypeAlias = "Callable[[str, int, str], Iterable[Large]]"
 
+#: A broker's default for the age at which records are deleted, in milliseconds.
+_RETENTION_MS = 604_800_000
+
 HOW = (
     "change it with kafka-configs.sh --bootstrap-server {servers} --alter --topic {topic} "
     "--add-config {setting}={value}"
@@ -274,7 +277,7 @@ def _for_restored(
     """
     wider = {}
     age, ahead = _age(need, now), _ahead(need, now)
-    retention = int(config.get("retention.ms", 604_800_000))
+    retention = int(config.get("retention.ms", _retention_of(inherited)))
     deletes = "delete" in config.get("cleanup.policy", "delete")
     if age is not None and deletes and 0 <= retention < age:
         wider["retention.ms"] = KEEPING["retention.ms"]
@@ -286,6 +289,15 @@ def _for_restored(
         if distance is not None and distance > int(bound):
             wider[setting] = KEEPING[setting]
     return wider
+
+
+def _retention_of(inherited: Mapping[str, str]) -> int:
+    """Return the `retention.ms` that a topic inherits; a broker has three settings for it."""
+    units = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
+    told = {f"log.retention.{unit}": factor for unit, factor in units.items()}
+    # The first one that is set counts.
+    found = (int(inherited[name]) * factor for name, factor in told.items() if name in inherited)
+    return next(found, _RETENTION_MS)
 
 
 def create_targets(

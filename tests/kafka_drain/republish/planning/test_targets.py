@@ -387,6 +387,29 @@ def test_create_targets_for_records_ahead(
     assert make(made, TopicSettings(2, 1, config=config), need, cluster)[0].config == expected
 
 
+@pytest.mark.parametrize(
+    ("broker", "expected"),
+    [
+        ({"log.retention.hours": "168"}, {}),
+        ({"log.retention.hours": "24"}, {"retention.ms": "-1"}),
+        ({"log.retention.hours": "-1"}, {}),
+        ({"log.retention.hours": "168", "log.retention.minutes": "60"}, {"retention.ms": "-1"}),
+        ({"log.retention.hours": "1", "log.retention.ms": str(72 * HOUR)}, {}),
+        ({"log.retention.hours": "1", "log.retention.ms": "-1"}, {}),
+    ],
+    ids=str,
+)
+def test_create_targets_retention_of_brokers(
+    made: MadeArchive, broker: dict[str, str], expected: dict[str, str]
+) -> None:
+    """Brokers that would delete old records at once don't get them without a longer retention."""
+    cluster = FakeCluster({})
+    cluster.broker |= broker
+    need = replace(NEED, oldest_ms=NOW_MS - 48 * HOUR)
+
+    assert make(made, TopicSettings(2, 1), need, cluster)[0].config == expected
+
+
 def test_create_targets_for_new_records(made: MadeArchive) -> None:
     """Of records that the source still keeps, its retention is taken over."""
     config = {"retention.ms": str(2 * HOUR)}
