@@ -9,7 +9,7 @@ Opens nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -73,7 +73,7 @@ class StandingFinding:
     def finding(self) -> Finding:
         """Return the finding of a validation that couldn't look at it."""
         more = f"; {self.more:,} more of the kind" if self.more else ""
-        how = "Kafka wasn't asked" if self.reason in OF_KAFKA else "its bytes weren't read"
+        how = "Kafka wasn't asked" if self.reason in OF_KAFKA else "its content wasn't compared"
         how = "the witness wasn't compared" if self.reason in OF_WITNESS else how
         detail = f"{self.detail}{more}; found {self.found_at}, and not looked at since: {how}"
         return Finding(self.reason, self.where, detail)
@@ -122,12 +122,26 @@ class Standing:
         """The files and receipts whose bytes must be read to see whether it still stands."""
         return frozenset(one.where for one in self.findings if one.reason in OF_BYTES)
 
-    def unseen_by(self, look: Look) -> list[StandingFinding]:
-        """Return what a validation that looked like this couldn't look at."""
-        return [one for one in self.findings if not one.is_seen_by(look)]
+    def unseen_by(self, look: Look, findings: Sequence[Finding] = ()) -> list[StandingFinding]:
+        """Return what a validation that looked like this couldn't look at, and hasn't found again.
+
+        Args:
+            findings: What it found. Some is also found without Kafka, in another way; and records
+                whose key is missing weren't compared.
+        """
+        again = {(finding.reason, finding.where) for finding in findings}
+        return [
+            one
+            for one in self.findings
+            if (one.more or (one.reason, one.where) not in again)
+            and not (
+                one.is_seen_by(look)
+                and (one.reason not in OF_BYTES or (Reason.KEY_UNAVAILABLE, one.where) not in again)
+            )
+        ]
 
     def following(
-        self, findings: Iterable[Finding], look: Look, now: datetime
+        self, findings: Sequence[Finding], look: Look, now: datetime
     ) -> list[StandingFinding]:
         """Return what stands after a validation.
 
@@ -153,7 +167,7 @@ class Standing:
             )
             for finding in found
         ]
-        return [*_shortened(new), *self.unseen_by(look)]
+        return [*_shortened(new), *self.unseen_by(look, findings)]
 
 
 def _is_within(finding: Finding, generation: int) -> bool:

@@ -130,7 +130,8 @@ class Report:
     @property
     def all_findings(self) -> list[Finding]:
         """The findings, and those of earlier validations that this one couldn't look at."""
-        unseen = self.standing.unseen_by(self.look) if self.look is not None else ()
+        look = self.look
+        unseen = self.standing.unseen_by(look, self.findings) if look is not None else ()
         return [*self.findings, *(one.finding() for one in unseen)]
 
     @property

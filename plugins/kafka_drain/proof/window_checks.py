@@ -188,9 +188,12 @@ def check_windows(snapshot: Snapshot, *, deep: Deep) -> CheckedWindows:
     # A damaged receipt is a finding of its own, where the archive is compared with its journal.
     fold = snapshot.readable_fold
     found = check_files_of(fold, deep=deep, superseded=fold.gone)
+    locked = list[Finding]()
     for window in fold.windows if deep else ():
         if deep.reads(window.receipt.where, *(file.path for file in window.receipt.files)):
-            found[window.key] += _check_records(window, found[window.key], fold.gone)
+            for finding in _check_records(window, found[window.key], fold.gone):
+                is_locked = finding.reason is Reason.KEY_UNAVAILABLE
+                (locked if is_locked else found[window.key]).append(finding)
     broken = {key: {str(finding.subject) for finding in each} for key, each in found.items()}
     replaced = fold.replaced_by_whole(broken)
     figures, damaged, whole = [], [], set()
@@ -210,7 +213,10 @@ def check_windows(snapshot: Snapshot, *, deep: Deep) -> CheckedWindows:
     # A plan that is lost has a finding of its own.
     accounts = Accounts(window for window in fold.windows if window.has_plan)
     if deep.everything and list_keys(snapshot.root):
-        findings += _locked(intact)
+        unread = [*_locked(intact)]
+        named = {finding.where for finding in unread}
+        locked = [*unread, *(finding for finding in locked if finding.where not in named)]
+    findings += locked
     checked = CheckedWindows(held, figures, findings, accounts, LeftToWindows())
     for receipt in fold.receipts:
         checked.look(receipt)
@@ -246,8 +252,7 @@ def _check_records(
     broken = {str(finding.subject) for finding in damage}.union(superseded)
     files = [file for file in window.receipt.files if file.path not in broken]
     findings, _ = check_records(window.root, window.receipt, files, window.plan.format)
-    # What lacks a key is found for all windows together.
-    return [finding for finding in findings if finding.reason is not Reason.KEY_UNAVAILABLE]
+    return findings
 
 
 def _locked(windows: Fold[SnapshotWindow]) -> Iterator[Finding]:

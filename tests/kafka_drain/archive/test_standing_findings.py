@@ -15,6 +15,7 @@ from kafka_drain.archive.standing_findings import NAMED, Look, Standing, Standin
 from kafka_drain.archive.status import read_overview
 from kafka_drain.findings import OF_BYTES, OF_KAFKA, OF_WITNESS, Finding, Reason, errors
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof import committed_file
 from kafka_drain.proof.report import Report, note_overview
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -225,6 +226,62 @@ def test_validate_without_kafka(made: MadeArchive) -> None:
     assert [row["detail"] for row in noted["standing"] if row["reason"] == "log_rewritten"] == [
         "rewritten at 7"
     ]
+
+
+def test_validate_found_again_without_kafka(tmp_path: Path) -> None:
+    """What only Kafka mends, and is found without it too, is one finding, however often."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "id-1"})
+
+    for _ in range(3):
+        report = validated(made)
+
+        assert report.summary()["reasons"] == {"nothing_drained": 1}
+        noted = read_overview(made.root)
+        assert noted is not None
+        assert noted["findings"] == {"nothing_drained": 1}
+        assert [row["reason"] for row in noted["standing"]] == ["nothing_drained"]
+
+
+@pytest.mark.parametrize("in_window", [False, True])
+def test_validate_content_without_key(
+    in_window: bool, made: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that differ from Spark's stand while the key to compare them is missing."""
+    read_all, sealed = committed_file.read_all, "00000000000000aa"
+    if in_window:
+        [file] = made.seal_window("repair_1", {P0: dense(20, 25)})
+        where = "windows/repair_1/receipt.json"
+        sealed = str(made.archive.snapshot().folders["repair_1"].receipt.fingerprint)
+    else:
+        [file] = made.seal({P0: dense(9, 12)}, fingerprint=sealed)
+        where = "generations/0002/receipts/000000000001.json"
+    made.open_generation()
+    made.start_at({P0: 12})
+
+    def holding(fingerprint: str | None, locked: str = "") -> None:
+        def read(path: Any, *how: Any) -> Any:
+            found = read_all(path, *how)
+            if not str(path).endswith(file.path):
+                return found
+            return found._replace(fingerprint=fingerprint, locked=locked)
+
+        monkeypatch.setattr(committed_file, "read_all", read)
+
+    holding("00000000000000bb")
+    assert where in changed(validated(made, deep=True))
+    holding(None, locked="key k isn't there")
+    for how in ({"scope": "open"}, {"scope": "open"}, {"deep": True}, {"scope": "open"}):
+        report = validated(made, **how)
+        assert where in changed(report)
+        assert Reason.KEY_UNAVAILABLE in reasons(report)
+    holding(sealed)
+    report = validated(made, scope="open")
+    assert changed(report) == []
+    assert Reason.KEY_UNAVAILABLE not in reasons(report)
+
+
+def changed(report: Report) -> list[str]:
+    return [f.where for f in report.all_findings if f.reason == Reason.CONTENT_CHANGED]
 
 
 def test_validate_meanwhile(made: MadeArchive) -> None:
