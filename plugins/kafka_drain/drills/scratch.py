@@ -21,6 +21,7 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.output import Level, Line, say
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.targets import LONGEST_NAME
+from kafka_drain.storage.paths import exists
 
 #: Settings of the source that a restore depends on; a scratch topic gets no other. A cluster may
 #: refuse to take records of any size.
@@ -136,7 +137,7 @@ class Scratch:
         run = RepublishRun(self.archive.state, self.started.run)
         _remove_progress(run, groups)
         if not left:
-            if run.folder.is_dir() and not run.has_ended:
+            if exists(run.folder) and not run.has_ended:
                 # Maintenance may remove its files: nobody will resume it.
                 run.abandon(now)
             forget_started(self.archive.state, self.started.drill)

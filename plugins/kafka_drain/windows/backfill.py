@@ -29,7 +29,7 @@ from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import Lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
-from kafka_drain.storage.paths import quoted
+from kafka_drain.storage.paths import exists, quoted
 from kafka_drain.windows.backfill_plan import BackfillPlan
 from kafka_drain.windows.superseded_files import held_back
 from kafka_drain.windows.window_jobs import (
@@ -169,7 +169,7 @@ def _remove_replaced(plan: BackfillPlan, lease: Lease) -> None:
             note_sealed(plan.archive.root, Noted(documents={receipt.where: REMOVED}))
             lease.confirm()
             (plan.archive.root / receipt.where).unlink()
-            if window.data.is_dir():
+            if exists(window.data):
                 window.data.fs.rm(window.data.path, recursive=True)
 
 

@@ -58,7 +58,7 @@ def rebuild_manifest(
         )
     folder = generation.data / "_spark_metadata"
     there = list_folder(folder)
-    damaged = folder if folder.is_dir() else newest_damaged(generation.data)
+    damaged = folder if exists(folder) else newest_damaged(generation.data)
     later = _later_logs(damaged, receipts[-1].last_batch) if damaged is not None else {}
     logs = _logs(generation, receipts, later)
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")

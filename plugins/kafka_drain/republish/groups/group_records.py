@@ -141,9 +141,7 @@ class GroupRecords:
         Raises:
             ArchiveError: When one can't be read.
         """
-        if not self._folder.is_dir():
-            return []
-        names = {entry.name for entry in self._folder.iterdir()}
+        names = list_folder(self._folder)
         pattern = re.compile(re.escape(self._prefix) + _TIME)
         return [
             replace(

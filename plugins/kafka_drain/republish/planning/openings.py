@@ -32,7 +32,7 @@ from kafka_drain.republish.planning.previous_runs import (
 )
 from kafka_drain.republish.planning.runs import OPENINGS, RepublishRun
 from kafka_drain.storage.json_files import create_document
-from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.paths import list_folder, read_bytes
 
 D = TypeVar("D")
 
@@ -205,12 +205,10 @@ def _append(root: UPath, run: str) -> tuple[Claim, list[Claim]]:
 
 
 def _numbers(root: UPath) -> Iterator[int]:
-    folder = _folder(root)
-    if folder.is_dir():
-        for entry in folder.iterdir():
-            number = entry.name.removesuffix(".json")
-            if number.isdecimal():
-                yield int(number)
+    for name in list_folder(_folder(root)):
+        number = name.removesuffix(".json")
+        if number.isdecimal():
+            yield int(number)
 
 
 def _read(root: UPath, number: int) -> ClaimJson:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from kafka_drain.republish.groups.applying import apply_plan, undo
 from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
 from tests.kafka_drain.cut_over.mirrored import FakeGroups
+from tests.kafka_drain.unsure_store import unsure_store
 
 S0, S1 = TopicPartition("source", 0), TopicPartition("source", 1)
 T0, T1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("other", 0)
@@ -93,6 +95,18 @@ def test_apply(records: GroupRecords) -> None:
     assert (undone.result, undone.left) == ("undone", [T1])
     assert groups.held == BEFORE | {T1: Committed(7)}
     assert undo(records, groups, "g", apply=True).result == "already undone"
+
+
+def test_apply_store_unsure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that doesn't say whether there are records isn't taken for one without them."""
+    records = GroupRecords(unsure_store(monkeypatch, "/groups", OSError(errno.EBUSY, "busy")), "g")
+    groups: Any = Groups(BEFORE)
+    apply_plan(PLAN, records, groups)
+
+    # The offsets before it are those that the group had, not those that it was given.
+    assert apply_plan(PLAN, records, groups)[0] == "already applied"
+    assert undo(records, groups, "g", apply=True).result == "undone"
+    assert groups.held == BEFORE | {T1: Committed(7)}
 
 
 @pytest.mark.parametrize("killed", ["before", "after"])
