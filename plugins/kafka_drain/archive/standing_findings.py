@@ -20,6 +20,9 @@ from kafka_drain.findings import OF_BYTES, OF_KAFKA, OF_WITNESS, Finding, Reason
 #: Number of findings of a reason that are kept one by one.
 NAMED = 200
 
+#: The archive's folder of data keys.
+KEYS = "keys"
+
 _REASONS = {reason.value: reason for reason in Reason}
 
 
@@ -150,8 +153,7 @@ class Standing:
             look: How it looked.
             now: When it began.
         """
-        # A validation without the key says nothing of the archive, and one with it finds out.
-        found = [f for f in errors(findings) if f.reason is not Reason.KEY_UNAVAILABLE]
+        found = [finding for finding in errors(findings) if not _is_of_lacked_key(finding)]
         is_narrow = look.generation is not None and not look.whole
         is_narrow &= all(_is_within(finding, look.generation or 0) for finding in found)
         generation = look.generation if is_narrow else None
@@ -168,6 +170,15 @@ class Standing:
             for finding in found
         ]
         return [*_shortened(new), *self.unseen_by(look, findings)]
+
+
+def _is_of_lacked_key(finding: Finding) -> bool:
+    """Return whether a validation lacked a key: that says nothing of the archive.
+
+    A data key's document that is damaged does: nobody can read the records any more.
+    """
+    is_of_key = finding.reason is Reason.KEY_UNAVAILABLE
+    return is_of_key and not finding.where.startswith(f"{KEYS}/")
 
 
 def _is_within(finding: Finding, generation: int) -> bool:

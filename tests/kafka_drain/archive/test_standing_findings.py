@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.archive.standing_findings import NAMED, Look, Standing, StandingFinding
+from kafka_drain.archive.standing_findings import KEYS, NAMED, Look, Standing, StandingFinding
 from kafka_drain.archive.status import read_overview
+from kafka_drain.encryption.data_keys import FOLDER
 from kafka_drain.findings import OF_BYTES, OF_KAFKA, OF_WITNESS, Finding, Reason, errors
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof import committed_file
 from kafka_drain.proof.report import Report, note_overview
 from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.golden import golden_cluster, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.tables import each_of
 
@@ -86,6 +88,7 @@ def test_following_harmless() -> None:
     """Neither a warning stands nor a key that one validation lacked."""
     warning = Finding(Reason.FILE_ORPHAN, FILE, "")
     locked = Finding(Reason.KEY_UNAVAILABLE, FILE, "")
+    assert KEYS == FOLDER
 
     assert after(Standing(), WIDEST, warning, locked) == []
 
@@ -278,6 +281,24 @@ def test_validate_content_without_key(
     report = validated(made, scope="open")
     assert changed(report) == []
     assert Reason.KEY_UNAVAILABLE not in reasons(report)
+
+
+def test_validate_damaged_key(tmp_path: Path) -> None:
+    """A data key's damaged document stands until it is restored, unlike a key that is missing."""
+    archive, cluster = sealed_copy(tmp_path / "archive"), golden_cluster()
+    path = tmp_path / "archive" / FOLDER / f"{'0' * 16}.0001.json"
+    path.parent.mkdir()
+    path.write_text("{")
+
+    def found(**how: Any) -> list[Reason]:
+        report = validate_archive(archive, cluster, **how)  # type: ignore[arg-type]
+        note_overview(archive, report, "reports/r.json")
+        return [finding.reason for finding in errors(report.all_findings)]
+
+    for how in ({"scope": "all"}, {"scope": "open"}, {"scope": "open"}):
+        assert found(**how) == [Reason.KEY_UNAVAILABLE]
+    path.unlink()
+    assert found(scope="open") == []
 
 
 def changed(report: Report) -> list[str]:
