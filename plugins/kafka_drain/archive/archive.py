@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from upath import UPath
 
-from kafka_drain.archive.copies import copy_path, keep_copies
+from kafka_drain.archive.copies import copy_path, keep_copies, read_copy
 from kafka_drain.archive.documents import ArchiveDocument, IdentityDocument
 from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.generation import Generation
@@ -16,7 +17,16 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.state_folder import StateFolder
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.immutability import Immutability
+from kafka_drain.storage.object_retention import can_lock
 from kafka_drain.storage.paths import is_file, locate
+from kafka_drain.storage.typed_json import DocumentError, parse
+
+
+def locks_of_copy(root: UPath) -> dict[str, Any] | None:
+    """Return how the archive's own copy of archive.json says that its files are locked."""
+    with suppress(DocumentError):
+        return parse(ArchiveDocument, read_copy(root, "archive.json") or b"").settings[2]
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +169,14 @@ class Archive:
         if known.format_version < version:
             document = known.model_copy(update={"format_version": version})
             document.replace(self.root / "archive.json", known)
-            keep_copies(self.root, ["archive.json"])
+            # On a disk, the locks may be known from the copy alone, see `settings_differ`.
+            is_bare = known.immutable is None and not can_lock(self.root)
+            locks = locks_of_copy(self.root) if is_bare else None
+            if locks is None:
+                keep_copies(self.root, ["archive.json"])
+            else:
+                document = document.model_copy(update={"immutable": locks})
+                document.write(copy_path(self.root, "archive.json"))
 
     def generation(self, number: int) -> Generation:
         """Return a generation by its number; it need not exist."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from upath import UPath
 
 from kafka_drain.archive import erasures
-from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.copies import read_copy
+from kafka_drain.archive.archive import Archive, locks_of_copy
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.format import ERASED_VERSION
@@ -67,7 +66,6 @@ from kafka_drain.offsets import OffsetRange, merge
 from kafka_drain.output import say
 from kafka_drain.storage.object_retention import can_lock
 from kafka_drain.storage.paths import list_folder, read_bytes
-from kafka_drain.storage.typed_json import DocumentError, parse
 
 # Concurrent runs may seal something, or remove a receipt deliberately, during the check.
 ATTEMPTS = 5
@@ -660,10 +658,8 @@ def settings_differ(
     level, retention, locks = document.settings
     differs = identity_differs((level, retention, locks), document.topics, noted, ids)
     if differs and locks is None and not can_lock(root):
-        content = read_copy(root, "archive.json")
-        with suppress(DocumentError):
-            before = parse(ArchiveDocument, content or b"").settings[2]
-            return identity_differs((level, retention, before), document.topics, noted, ids)
+        before = locks_of_copy(root)
+        return identity_differs((level, retention, before), document.topics, noted, ids)
     return differs
 
 

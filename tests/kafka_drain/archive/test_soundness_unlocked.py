@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.format import ERASED_VERSION
 from kafka_drain.errors import ArchiveError
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.receipt_repair import plan_document_repair
@@ -76,3 +77,14 @@ def test_copy_edited(copy: Archive, edited: dict[str, Any]) -> None:
 
     assert found.subject == "archive.json"
     assert found.detail.endswith("which no drain has used")
+
+
+def test_copy_raised_before_it_is_sealed(copy: Archive) -> None:
+    """An erasure there, the first thing that is done to it, doesn't make it damaged for good."""
+    edit(copy, immutable=None)
+    copy.raise_format(ERASED_VERSION)
+
+    assert copy.snapshot().document.format_version == ERASED_VERSION
+    assert not plan_document_repair(copy.root).repairs
+    assert validated(copy).receipts_written == 1
+    assert validated(copy).receipts_written == 0
