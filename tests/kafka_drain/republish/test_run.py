@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from kafka_drain.archive.documents import ErasureLiftedDocument
 from kafka_drain.archive.erasures import Erasure, next_erasure
@@ -38,6 +40,7 @@ from tests.kafka_drain.cut_over.mirrored import EXACT
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 
+FORMAT = Path(__file__).parents[3] / "docs" / "format"
 COPY = TopicPartition("copy", 0)
 KEEPING = {"retention.ms": "-1", "max.message.bytes": "1048588"}
 
@@ -313,6 +316,13 @@ def test_execute_follow_left_out(how: dict[str, Any], made: MadeArchive, target:
     made.open_generation()
 
     assert execute(made, target, mirror)["records_sent"] == 0
+    *_, empty = list_runs(made.root)
+    for name in ("plan", "opened", "receipt"):
+        # As other programs may check it.
+        schema = json.loads((FORMAT / f"republish-{name}.schema.json").read_text())
+        Draft202012Validator(schema).validate(
+            json.loads((empty.folder / f"{name}.json").read_text())
+        )
     made.seal_window(
         "w",
         {TopicPartition("t", 0): dense(0, 10), TopicPartition("t", 1): dense(0, 25)},
