@@ -23,8 +23,16 @@ _OF_AWS = (
     "in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in a profile, or in the Airflow connection "
     "that archive_conn_id names"
 )
-#: Stores whose URLs begin with a bucket, and where their login is given.
-_BUCKETS = {"s3": _OF_AWS, "s3a": _OF_AWS, "gs": "in GOOGLE_APPLICATION_CREDENTIALS"}
+_OF_GOOGLE = "in GOOGLE_APPLICATION_CREDENTIALS"
+#: Stores whose URLs begin with a bucket: the scheme to write, and where their login is given. Of
+#: those that aren't supported, messages mustn't repeat a login either.
+_BUCKETS = {
+    "s3": ("s3", _OF_AWS),
+    "s3a": ("s3a", _OF_AWS),
+    "s3n": ("s3", _OF_AWS),
+    "gs": ("gs", _OF_GOOGLE),
+    "gcs": ("gs", _OF_GOOGLE),
+}
 
 #: The beginning of a file's URL, before the path.
 _FILE = re.compile(r"file:(//(localhost)?)?(?=/(?!/))")
@@ -129,13 +137,14 @@ def refuse_login(location: str) -> None:
         ConfigError: Doesn't repeat the URL.
     """
     scheme, found, rest = location.partition("://")
-    bucket = rest.partition("/")[0]
+    scheme, bucket = scheme.strip().lower(), rest.partition("/")[0]
     # A secret may have a slash. Only an ARN, of an access point, has a colon.
     is_login = "@" in bucket or (":" in bucket and not bucket.startswith("arn:"))
     if found and scheme in _BUCKETS and is_login:
+        known, where = _BUCKETS[scheme]
         raise ConfigError(
             f"an archive's {scheme}:// URL has a login in it, which logs would show; write "
-            f"{scheme}://bucket/folder, and give the login {_BUCKETS[scheme]}"
+            f"{known}://bucket/folder, and give the login {where}"
         )
 
 

@@ -242,7 +242,17 @@ def test_read_store_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://AKIA:topsecret@bucket/a", "s3a://AKIA:to/psecret@b/a", "gs://me:topsecret@b/a"]
+    "url",
+    [
+        "s3://AKIA:topsecret@bucket/a",
+        "s3a://AKIA:to/psecret@b/a",
+        "gs://me:topsecret@b/a",
+        # As older clients of Hadoop took it, and otherwise misspelt.
+        "s3n://AKIA:topsecret@b/a",
+        "S3://AKIA:topsecret@b/a",
+        " s3://AKIA:topsecret@b/a",
+        "gcs://me:topsecret@b/a",
+    ],
 )
 def test_login_in_url(url: str) -> None:
     """A login isn't kept in a pipeline's archive, nor repeated by messages about it."""
