@@ -63,6 +63,16 @@ class StandingFinding:
     generation: int | None = None
     more: int = 0
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> StandingFinding:
+        """Read a row of `overview.json`, which may have more of a later release.
+
+        Raises:
+            KeyError: When only another release knows the reason.
+        """
+        known = {name: row[name] for name in cls.__slots__ if name in row}
+        return cls(**{**known, "reason": _REASONS[row["reason"]]})
+
     def is_seen_by(self, look: Look) -> bool:
         """Return whether a validation that looks like this would find it again."""
         if self.reason in OF_KAFKA and not look.kafka:
@@ -109,8 +119,7 @@ class Standing:
             rows = overview.get("standing")
             if rows is None:
                 rows = _of_earlier_release(overview)
-            found = (StandingFinding(**{**row, "reason": _REASONS[row["reason"]]}) for row in rows)
-            return cls(tuple(found))
+            return cls(tuple(map(StandingFinding.of, rows)))
         except KeyError:
             # A reason that only another release knows.
             return cls(is_known=False)

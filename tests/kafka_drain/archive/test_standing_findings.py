@@ -150,6 +150,13 @@ def test_standing_unknown(told: dict[str, Any]) -> None:
     assert standing.needs_whole(2)
 
 
+def test_standing_of_later_release() -> None:
+    """A release that writes more of each is understood by what is known here."""
+    rows = [{**one().to_dict(), "new": 1}]
+
+    assert Standing.of(overview(standing=rows), "made") == Standing((one(),))
+
+
 def test_standing_of_earlier_release() -> None:
     """A release that only counted its findings leaves something to look for."""
     found = {"file_changed": 2, "file_missing": 1, "file_orphan": 3}
