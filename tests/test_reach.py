@@ -12,7 +12,7 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (247, 29_885),
+        (247, 29_886),
     ),
     "reading": ({"kafka_drain.reading"}, (72, 9_854)),
 }

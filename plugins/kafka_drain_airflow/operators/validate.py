@@ -110,7 +110,7 @@ class ValidateManifestOperator(SparkJobOperator):
         Raises:
             AirflowFailException: If the archive isn't complete; names the reasons and the report.
             KafkaUnavailableError: If Kafka doesn't answer; what the files alone prove is logged, as
-                it is if Kafka refuses the login.
+                it is if Kafka refuses the login, or an ACL is missing.
         """
         from kafka_drain.config.checks import one_of
 
@@ -130,6 +130,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.clock import utc_now
         from kafka_drain.errors import (
             AuthenticationError,
+            AuthorizationError,
             KafkaDrainError,
             KafkaUnavailableError,
         )
@@ -160,7 +161,7 @@ class ValidateManifestOperator(SparkJobOperator):
                 keep_schemas=partial(self._keep_schemas, archive),
                 **how,
             )
-        except (AuthenticationError, KafkaUnavailableError) as error:
+        except (AuthenticationError, AuthorizationError, KafkaUnavailableError) as error:
             alone = validate_files_alone(archive, error, **how)
             for line in report_lines(alone):
                 self.log.info("%s", line)

@@ -12,6 +12,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import (
     AuthenticationError,
+    AuthorizationError,
     KafkaDrainError,
     KafkaUnavailableError,
     ManifestInvalidError,
@@ -159,7 +160,7 @@ def test_validate_operator_alerts_beside_unreadable_drills(
     assert kinds == ["LOST", "DRILL"]
 
 
-@pytest.mark.parametrize("error", [KafkaUnavailableError, AuthenticationError])
+@pytest.mark.parametrize("error", [KafkaUnavailableError, AuthenticationError, AuthorizationError])
 def test_validate_operator_alerts_without_kafka(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[KafkaDrainError]
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from kafka_drain.cli.commands import validate as command
 from kafka_drain.cli.main import main
-from kafka_drain.errors import AuthenticationError, NotWritableError
+from kafka_drain.errors import AuthenticationError, AuthorizationError, NotWritableError
 from kafka_drain.proof import validation
 from tests.kafka_drain.golden import golden_cluster, sealed_copy
 from tests.read_only import WAYS
@@ -73,15 +73,19 @@ def test_validate_without_kafka(
     assert snapshot_of(tmp_path / "archive") == before
 
 
+@pytest.mark.parametrize("error", [AuthenticationError, AuthorizationError])
 def test_validate_login_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    error: type[Exception],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If Kafka refuses the login, the verdict on the files is given too."""
+    """If Kafka refuses the login, or what it asks for, the verdict on the files is given too."""
     archive = sealed_copy(tmp_path / "archive")
     before = snapshot_of(tmp_path / "archive")
 
     def refuse(*_: object, **__: object) -> None:
-        raise AuthenticationError("Kafka at k:1 rejects the credentials")
+        raise error("Kafka at k:1 rejects the credentials")
 
     monkeypatch.setattr("kafka_drain.kafka.admin.Admin.ask", refuse)
 
