@@ -25,7 +25,7 @@ from kafka_drain.archive.status import read_overview
 from kafka_drain.cli.console import answer, print_lines
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
-from kafka_drain.errors import ArchiveError, KafkaDrainError
+from kafka_drain.errors import ArchiveError, KafkaDrainError, StoreUnavailableError
 from kafka_drain.sizing import STORED_LEAST, STORED_MOST, Between, restore_seconds
 
 #: A hundred years.
@@ -80,9 +80,11 @@ def look(place: str, max_age: timedelta, now: datetime) -> dict[str, Any]:
         pipeline = snapshot.document.pipeline
         overview = read_overview(archive.root)
         drills = [one for one in read_drills(archive.root) if one.pipeline == pipeline]
-    except ArchiveError as error:
-        said = f"{place}: {Readiness.NOT_READY.words}: {error}"
-        row = {"archive": place, "pipeline": None, "state": Readiness.NOT_READY.value}
+    except (ArchiveError, StoreUnavailableError) as error:
+        is_silent = isinstance(error, StoreUnavailableError)
+        state = Readiness.UNKNOWN if is_silent else Readiness.NOT_READY
+        said = f"{place}: {state.words}: {error}"
+        row = {"archive": place, "pipeline": None, "state": state.value}
         return row | {"why": [str(error)], "sentence": said} | dict.fromkeys(_FIGURES)
     try:
         files = archive_files(snapshot)

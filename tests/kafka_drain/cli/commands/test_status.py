@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.status import read_overview
 from kafka_drain.cli.main import main
 from kafka_drain.clock import utc_now
-from kafka_drain.errors import NotSealedError
+from kafka_drain.errors import NotSealedError, StoreUnavailableError
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -147,3 +148,25 @@ def test_status_after_a_narrower_validation(
     path.write_bytes(content)
     note_overview(here, validate_archive(here, golden_cluster(), deep=True), "reports/mended.json")
     assert status(capsys, archive)[0] == 0
+
+
+def test_status_store_silent(
+    archive: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of an archive whose store doesn't answer nothing is known; the others are shown."""
+    silent = Path(shutil.copytree(archive, tmp_path / "silent"))
+
+    def read(root: Any) -> Any:
+        if str(root) == str(silent):
+            raise StoreUnavailableError("its store doesn't answer")
+        return read_overview(root)
+
+    monkeypatch.setattr("kafka_drain.cli.commands.status.read_overview", read)
+
+    code, rows = status(capsys, silent, archive)
+
+    assert (code, [row["state"] for row in rows]) == (1, ["unknown", "ready"])
+    assert rows[0]["why"] == ["its store doesn't answer"]
