@@ -134,6 +134,7 @@ def plan_republish(
     change = _asked_change(request, hash_key)
     snapshot = archive.snapshot()
     pipeline = snapshot.document.pipeline
+    windows = _noted_windows(snapshot)
     name = request.name(pipeline)
     folder = RepublishRun(archive.state, run_key(name))
     since = NOTHING
@@ -217,8 +218,21 @@ def plan_republish(
         replaced,
         change=change,
         made=made,
-        windows=snapshot.window_names,
+        windows=windows,
         leaves_out=plan.through is not None and not plan.shards and (was_planned or bool(listed)),
+    )
+
+
+def _noted_windows(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of the windows that the journal has, which is read before any receipt.
+
+    The folder of a window is there long before its receipt, after which files are removed.
+    """
+    noted = snapshot.journal.noted.documents
+    return frozenset(
+        key
+        for key in snapshot.window_names
+        if f"{snapshot.any_window(key).name}/receipt.json" in noted
     )
 
 
@@ -360,7 +374,7 @@ class Republish:
         attempt: This attempt's number; 0 before it has started.
         change: The drops and changes, with the function and the key; None for none.
         made: The ids of the topics that were created for this run.
-        windows: Names of the archive's windows when the run was planned.
+        windows: Names of the archive's sealed windows when the run was planned.
         leaves_out: Whether it is a follower's, and none of the new records is to be sent: it is
             done with them.
     """

@@ -18,6 +18,7 @@ from kafka_drain.archive.documents import ErasureLiftedDocument
 from kafka_drain.archive.erasures import Erasure, next_erasure
 from kafka_drain.archive.format import ERASED_VERSION
 from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.archive.window import Window
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
@@ -36,6 +37,7 @@ from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.republish.run import Republish, plan_republish
+from kafka_drain.storage.json_files import write_document
 from tests.kafka_drain.cut_over.mirrored import EXACT
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
@@ -387,6 +389,28 @@ def test_execute_file_gone(made: MadeArchive, target: Target) -> None:
 
     assert (target.done, ready.run.is_opened) == ([], False)
     path.with_suffix(".away").rename(path)
+    assert execute(made, target)["records"] == 30
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_execute_file_compacted(is_begun: bool, made: MadeArchive, target: Target) -> None:
+    """Nothing is sent of files that a compaction replaced meanwhile, even if it began before."""
+    old = [file.path for file in made.files()]
+    if is_begun:
+        # Frozen before its Spark job starts, long before it is sealed.
+        plan = {"ranges": [], "format": "parquet", "replaces": [], "kind": "compact"}
+        write_document(Window(made.root, "compact_0001").folder / "plan.json", plan)
+    ready = planned(made, target)
+    rows = {TopicPartition("t", 0): dense(0, 10), TopicPartition("t", 1): dense(0, 20)}
+    value = {"value": b'{"a": 1}'}
+    made.seal_window("compact_0001", rows, replaces=old, kind="compact", columns=value)
+    for path in old:
+        (made.root / path).unlink()
+
+    with pytest.raises(LockedError, match="was rewritten or deleted while"):
+        ready.execute(target, lambda: NOW)
+
+    assert (target.done, ready.run.is_opened) == ([], False)
     assert execute(made, target)["records"] == 30
 
 
