@@ -78,6 +78,7 @@ from kafka_drain.republish.sending.progress_store import TIMEOUT_SECONDS, Progre
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.verify import summarize, verified_together
+from kafka_drain.storage.lease import is_held
 from kafka_drain.storage.paths import is_file
 
 if TYPE_CHECKING:
@@ -320,13 +321,20 @@ def _refuse_other_request(run: str, asked: Mapping[str, Any], request: Republish
 def _is_outdated(archive: Archive, run: RepublishRun, plan: RepublishPlan, now: datetime) -> bool:
     """Return whether to replan a run that never opened: maintenance may have removed its files.
 
-    Where records were erased, files that were rewritten may still have them.
+    Where records were erased, files that were rewritten may still have them. While maintenance
+    runs, it may be removing them.
     """
     if run.is_opened:
         return False
     if plan.is_older(UNOPENED, now) or _gone_file(archive, plan) is not None:
         return True
-    return bool(read_erasures(archive.root) and _files_of(archive.snapshot(), plan)[1])
+    may_go = read_erasures(archive.root) or _is_removing(archive)
+    return bool(may_go and _files_of(archive.snapshot(), plan)[1])
+
+
+def _is_removing(archive: Archive) -> bool:
+    """Return whether somebody may be removing files that windows have replaced."""
+    return is_held(archive.root / "maintenance")
 
 
 def _has_lost_targets(run: RepublishRun, plan: RepublishPlan, cluster: KafkaCluster) -> bool:
@@ -443,6 +451,13 @@ class Republish:
             refuse_unerased(snapshot, files)
         if snapshot.window_names == self.windows:
             return
+        # Before the files are looked for: what is removing some now may have begun before the plan
+        # was there, and what begins from now on finds it.
+        if _is_removing(self.archive) and (rewritten := _files_of(snapshot, plan)[1]):
+            raise LockedError(
+                f"{min(rewritten)} was rewritten while run {plan.key} was planned, and maintenance "
+                "may be removing it now. Nothing was sent; a retry plans it again"
+            )
         gone = _gone_file(self.archive, plan)
         if gone is not None:
             raise LockedError(

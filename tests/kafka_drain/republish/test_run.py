@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ErasureLiftedDocument
 from kafka_drain.archive.erasures import Erasure, next_erasure
 from kafka_drain.archive.format import ERASED_VERSION
@@ -38,6 +39,9 @@ from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.republish.run import Republish, plan_republish
 from kafka_drain.storage.json_files import write_document
+from kafka_drain.storage.lease import hold_lease
+from kafka_drain.windows import superseded_files
+from kafka_drain.windows.superseded_files import remove_superseded
 from tests.kafka_drain.cut_over.mirrored import EXACT
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
@@ -410,6 +414,33 @@ def test_execute_file_compacted(is_begun: bool, made: MadeArchive, target: Targe
     with pytest.raises(LockedError, match="was rewritten or deleted while"):
         ready.execute(target, lambda: NOW)
 
+    assert (target.done, ready.run.is_opened) == ([], False)
+    assert execute(made, target)["records"] == 30
+
+
+def test_execute_files_being_removed(
+    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is sent of files that maintenance has begun to remove before their plan was there."""
+    old = [file.path for file in made.files()]
+    ready = planned(made, target)
+    rows = {TopicPartition("t", 0): dense(0, 10), TopicPartition("t", 1): dense(0, 20)}
+    value = {"value": b'{"a": 1}'}
+    made.seal_window("compact_0001", rows, replaces=old, kind="compact", columns=value)
+    look = superseded_files.needed_files
+
+    def needed_files(archive: Archive) -> dict[str, frozenset[str]]:
+        found = look(archive)
+        for _ in range(2):
+            with pytest.raises(LockedError, match="was rewritten while"):
+                ready.execute(target, lambda: NOW)
+        return found
+
+    monkeypatch.setattr(superseded_files, "needed_files", needed_files)
+    with hold_lease(made.root / "maintenance", run="maintain"):
+        removed = remove_superseded(made.archive)
+
+    assert removed["removed_files"] == len(old)
     assert (target.done, ready.run.is_opened) == ([], False)
     assert execute(made, target)["records"] == 30
 
