@@ -334,7 +334,8 @@ def _is_outdated(archive: Archive, run: RepublishRun, plan: RepublishPlan, now: 
 
 def _is_removing(archive: Archive) -> bool:
     """Return whether somebody may be removing files that windows have replaced."""
-    return is_held(archive.root / "maintenance")
+    # A backfill with force removes windows while it holds the lease of `windows`.
+    return is_held(archive.root / "maintenance") or is_held(archive.root / "windows")
 
 
 def _has_lost_targets(run: RepublishRun, plan: RepublishPlan, cluster: KafkaCluster) -> bool:

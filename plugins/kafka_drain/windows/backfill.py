@@ -25,13 +25,14 @@ from kafka_drain.output import say
 from kafka_drain.proof.sealed_files import NOT_DEEP
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import check_files_of
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import Lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.storage.paths import exists, quoted
 from kafka_drain.windows.backfill_plan import BackfillPlan
-from kafka_drain.windows.superseded_files import held_back
+from kafka_drain.windows.superseded_files import held_back, needed_files
 from kafka_drain.windows.window_jobs import (
     WindowJob,
     freeze_window,
@@ -151,19 +152,28 @@ def _remove_replaced(plan: BackfillPlan, lease: Lease) -> None:
 
     The oldest goes first: the window that replaces its files must be present as long as it is.
     The windows' plans stay, because they contain the interval's frozen offsets. A locked window
-    stays as a whole; no reader uses its files any more. So does one that another release has
-    replaced by a window with other records. What replaces files of a window that stays, stays too.
+    stays as a whole; no reader uses its files any more. So does one that an unfinished republish
+    still sends, and one that another release has replaced by a window with other records. What
+    replaces files of a window that stays, stays too.
     """
     snapshot = plan.archive.snapshot()
     standing = snapshot.fold.standing_for(plan.interval.key)
     going = [receipt for receipt in standing.receipts if not standing.holds_records(receipt)]
     staying = {*held_back(snapshot, {file.path for receipt in going for file in receipt.files})}
+    needed = needed_files(plan.archive) if going else {}
     for receipt in standing.but([plan.window.key]).by_time:
         window, paths = Window(plan.archive.root, receipt.window), {f.path for f in receipt.files}
         if receipt not in going or not staying.isdisjoint([*paths, *receipt.replaces]):
             staying |= paths
         elif (locked := locked_in(window.folder)).files:
             say(f"backfill {plan.archive.root}: keeping window {window.key}: {locked}")
+            staying |= paths
+        elif run := next((run for run, files in needed.items() if files & paths), None):
+            say(
+                f"backfill {plan.archive.root}: keeping window {window.key}: republish {run} still "
+                "needs its files; if it won't be resumed, end it with "
+                f"{RepublishRun(plan.archive.root, run).abandoning}"
+            )
             staying |= paths
         else:
             note_sealed(plan.archive.root, Noted(documents={receipt.where: REMOVED}))

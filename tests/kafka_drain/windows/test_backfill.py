@@ -27,6 +27,7 @@ from kafka_drain.intervals import Interval
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
 from kafka_drain.proof.sealing import Identity
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.storage.immutability import Locked
 from kafka_drain.windows import backfill
@@ -36,6 +37,7 @@ from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
 from kafka_drain.windows.window_jobs import WindowJob, finish_window, open_window, prepare_window
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.made_archive import Batch, MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -245,6 +247,36 @@ def test_finish_backfill_force_kept(
         assert all((made.root / path).is_file() for path in backfilled.old)
         assert {HOUR.key, plan.window.key} <= {w.key for w in made.archive.snapshot().sealed}
     assert any(f"keeping window {HOUR.key}: " in line for line in said) is (kept == "locked")
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_finish_backfill_force_needed(
+    backfilled: Backfilled, said: list[str], is_over: bool
+) -> None:
+    """A window that an unfinished republish sends stays: without its files, that can't go on."""
+    before, made = backfilled.read(), backfilled.made
+    [shard, *_] = PLAN.shards
+    files = tuple(replace(file, path=backfilled.old[0]) for file in shard.files)
+    run = RepublishRun(made.root, "r")
+    run.write_plan(replace(PLAN, key="r", shards=(replace(shard, files=files),)))
+    run.mark_opened(PLAN)
+    if is_over:
+        run.abandon(NOON)
+    plan = backfilled.plan()
+
+    backfilled.finish(plan, backfilled.drained(plan, ROWS))
+
+    assert backfilled.read() == before
+    there = [(made.root / path).is_file() for path in backfilled.old]
+    assert there == [not is_over, not is_over]
+    says = f"keeping window {HOUR.key}: republish r still needs its files; if it won't be resumed"
+    assert any(says in line for line in said) is not is_over
+    # The next one with force removes it.
+    run.abandon(NOON)
+    plan = backfilled.plan()
+    backfilled.finish(plan, backfilled.drained(plan, ROWS))
+    assert backfilled.read() == before
+    assert [w.key for w in made.archive.snapshot().sealed] == [plan.window.key]
 
 
 def test_plan_backfill_force_shared_repair(backfilled: Backfilled) -> None:
