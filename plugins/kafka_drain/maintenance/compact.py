@@ -28,7 +28,7 @@ from kafka_drain.clock import now_text
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.compaction_plan import Compaction, known_gaps, plan_groups, split_gaps
@@ -36,6 +36,8 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.proof.offset_checks import without_held
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity, seal_window
+from kafka_drain.republish.planning.documents import ThroughJson
+from kafka_drain.republish.planning.follow import followers, has_sent
 from kafka_drain.schemas.decoding import frozen_values
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
@@ -96,7 +98,8 @@ def run_compaction(
     Raises:
         SparkJobError: When Spark failed; the next run starts again.
         ManifestInvalidError: When the new files' content differs from the old files'.
-        LockedError: When another run has replaced some of the files in the meantime.
+        LockedError: When another run has replaced some of the files in the meantime, or a follower
+            has sent only some of them.
         MachineError: When Java, pyspark or a jar is missing.
     """
     with private_folder() as folder:
@@ -218,6 +221,11 @@ def finish_compaction(
     refuse_findings(window, [*findings, *proof.findings])
     if not proof.is_compared:
         _refuse_changed(archive, compaction)
+    if who := half_sent(followers(archive), group):
+        raise LockedError(
+            f"{compaction.name} isn't compacted: follower {who} has sent only some of its segments "
+            "since this was planned. Nothing was sealed; a retry plans again"
+        )
     document = snapshot.document
     receipt = seal_window(
         [(tp, r) for tp in sorted(job.ranges) for r in job.ranges[tp]],
@@ -232,6 +240,20 @@ def finish_compaction(
         sealed_at=now_text(),
     )
     return seal_superseding(archive, window, receipt, run=run)
+
+
+def half_sent(sent: Iterable[tuple[str, ThroughJson]], group: FileGroup) -> str:
+    """Return the followers that have sent a part of a group: they send large files whole or not.
+
+    Args:
+        sent: The result of `followers`.
+    """
+    halves = {
+        name
+        for name, through in sent
+        if len({has_sent(through, receipt) for receipt in group.receipts}) > 1
+    }
+    return ", ".join(sorted(halves))
 
 
 def _all_read(result: Mapping[str, Any]) -> str:

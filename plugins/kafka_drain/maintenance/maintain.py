@@ -27,7 +27,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.intervals import TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.maintenance.compact import plan_compactions, run_compaction
+from kafka_drain.maintenance.compact import half_sent, plan_compactions, run_compaction
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.erase import sweep
 from kafka_drain.maintenance.retention import (
@@ -39,7 +39,7 @@ from kafka_drain.maintenance.retention import (
 )
 from kafka_drain.output import say
 from kafka_drain.progress import Progress
-from kafka_drain.republish.planning.follow import followers, has_sent
+from kafka_drain.republish.planning.follow import followers
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.object_retention import StoreLocks
@@ -169,13 +169,7 @@ def _without_half_sent(
     """Hold back groups that a follower has partly sent: it sends large files whole or not."""
     sent, free, held = followers(archive), list[Compaction](), list[str]()
     for found in compactions:
-        halves = {
-            name
-            for name, through in sent
-            if len({has_sent(through, receipt) for receipt in found.group.receipts}) > 1
-        }
-        if halves:
-            who = ", ".join(sorted(halves))
+        if who := half_sent(sent, found.group):
             held.append(f"{found.line()}: follower {who} has sent only some of them so far")
         else:
             free.append(found)

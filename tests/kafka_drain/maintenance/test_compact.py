@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
-from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
+from kafka_drain.errors import KafkaDrainError, LockedError, ManifestInvalidError
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance.compact import (
     KEYS_IN_ROW_GROUP,
@@ -24,12 +25,15 @@ from kafka_drain.maintenance.compact import (
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.content_checks import content_of
+from kafka_drain.republish.planning.follow import follower_key, new_files, through_now
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.window_jobs import WindowJob
 from tests.kafka_drain.fake_cluster import fake_application
 from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 P0 = TopicPartition("flights", 0)
 TARGET = 1 << 20
@@ -118,6 +122,32 @@ def test_finish_compaction_removed(
         finish(made, compaction, job)
 
     assert not job.window.has_receipt()
+
+
+def test_finish_compaction_half_sent(made: MadeArchive, tmp_path: Path) -> None:
+    """What a follower has begun to send in part meanwhile isn't sealed as one: it couldn't go on.
+
+    It was planned before the generation was closed, and its plan is written while Spark writes.
+    """
+    snapshot = made.archive.snapshot()
+    [compaction] = plan_compactions(snapshot, snapshot.generations[:-1], TARGET)
+    job = compacted(made, compaction, tmp_path / "run")
+    through = through_now(snapshot)
+    sent = {
+        **through,
+        "generations": {"1": snapshot.generations[0].receipt_names()[2]},
+        "files": {},
+    }
+    key = f"{follower_key('f')}.000001"
+    RepublishRun(made.root, key).write_plan(replace(PLAN, key=key, through=sent))
+
+    with pytest.raises(LockedError, match=f"follower {follower_key('f')} has sent only some"):
+        finish(made, compaction, job)
+
+    now = made.archive.snapshot()
+    assert not job.window.has_receipt()
+    rest = [f.sealed.contents[0].first for f in new_files(now, sent, through_now(now)) if f.sealed]
+    assert rest == [30, 40]
 
 
 @pytest.mark.parametrize("change", ["bytes", "records", "gone"])
