@@ -625,6 +625,8 @@ def roll(
     _refuse_locked(plan)
     if lease is not None:
         lease.confirm()
+    if _has_sealed_more(plan):
+        raise _sealed_more(plan)
     for key in plan.voided:
         _void(plan.archive, Window(plan.archive.root, key))
     opened = plan.archive.generation(plan.closed.number + 1)
@@ -647,9 +649,10 @@ def roll(
 
 
 def _take_back_stale(plan: RollPlan, opened: Generation, lease: Lease) -> None:
-    """Remove a generation that was opened after the lease was over, if more was sealed meanwhile.
+    """Remove a generation that was just opened, if more was sealed meanwhile.
 
-    Even between the last look at the lease and the write, this process may have been suspended.
+    By a validation, which holds no lease, or after the lease was over: even between the last look
+    at it and the write, this process may have been suspended.
 
     Raises:
         LockedError: When it was removed; a retry may help.
@@ -658,13 +661,32 @@ def _take_back_stale(plan: RollPlan, opened: Generation, lease: Lease) -> None:
         lease.confirm()
     except LockedError:
         with wait_for_lease(plan.archive.root, run="roll"):
-            closed = plan.archive.generation(plan.closed.number)
-            if closed.receipt_names() == plan.closed.receipt_names():
+            if not _has_sealed_more(plan):
                 return
-            # A drain refuses a generation that starts early; nothing is in it.
-            if [*list_folder(opened.folder)] == ["generation.json"]:
-                opened.folder.fs.rm(opened.folder.path, recursive=True)
+            _take_back(opened)
         raise
+    if _has_sealed_more(plan):
+        _take_back(opened)
+        raise _sealed_more(plan)
+
+
+def _take_back(opened: Generation) -> None:
+    # A drain refuses a generation that starts early; nothing is in it.
+    if [*list_folder(opened.folder)] == ["generation.json"]:
+        opened.folder.fs.rm(opened.folder.path, recursive=True)
+
+
+def _has_sealed_more(plan: RollPlan) -> bool:
+    """Return whether more of the closed generation was sealed since the plan was made."""
+    closed = plan.archive.generation(plan.closed.number)
+    return closed.receipt_names() != plan.closed.receipt_names()
+
+
+def _sealed_more(plan: RollPlan) -> LockedError:
+    return LockedError(
+        f"{plan.closed.folder}: a validation has sealed more since this roll was planned; the "
+        "generation stays open. A retry rolls from there"
+    )
 
 
 def run_roll(

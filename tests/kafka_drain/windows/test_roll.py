@@ -846,6 +846,39 @@ def test_plan_roll_log_short(archive: Archive, log: Log, is_short: bool) -> None
         assert plan_roll(archive, cluster).starting_offsets[P0] == END
 
 
+@pytest.mark.parametrize("step", ["planned", "opening"])
+def test_roll_validated_meanwhile(
+    step: str, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A validation, which holds no lease, seals what a roll is about to leave unsealed: it doesn't.
+
+    The next generation would drain the batch again, and each drain would refuse that.
+    """
+    add_batch(archive.generation(2), 0, END, 50)
+    cluster = cluster_with(gone=Log(end=9))
+    write = Generation.write
+
+    def validated(self: Generation, **values: Any) -> None:
+        monkeypatch.undo()
+        assert validate_archive(archive, cluster).receipts_written == 1
+        write(self, **values)
+
+    plan = plan_roll(archive, cluster, leave_unsealed=True)
+    assert plan.starting_offsets == {P0: END, P1: END, G0: 7}
+    if step == "planned":
+        assert validate_archive(archive, cluster).receipts_written == 1
+    else:
+        monkeypatch.setattr(Generation, "write", validated)
+
+    with pytest.raises(LockedError, match="validation has sealed more"):
+        roll(plan, lease=Mock())
+
+    assert archive.snapshot().generations[-1].number == 2
+    assert plan_drain(archive, cluster, "flights").start == {P0: 50, P1: 50}
+    again = plan_roll(archive, cluster)
+    assert (again.starting_offsets[P0], again.starting_offsets[P1]) == (50, 50)
+
+
 @pytest.mark.parametrize("step", ["generation", "topics"])
 def test_roll_suspended(step: str, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspended until another process has opened what it was to open, it leaves that as it is."""
