@@ -548,6 +548,16 @@ def run_erasure(
             note_sealed(archive.root, note_of_erasures(archive.root))
             # Again: from now on no republish begins that needs the old files.
             plan = make_plan(archive, erasures, target, seen=seen, locks=locks)
+            if plan.rolls:
+                # Drained since the roll, or while this waited: no file is rewritten to whose
+                # generation drains still add.
+                say(
+                    f"erase {archive.root}: leaves records that were drained meanwhile to the next "
+                    "maintenance after their generation is closed"
+                )
+                plan = make_plan(
+                    archive, erasures, target, closed_only=True, seen=seen, locks=locks
+                )
             _refuse(plan, None)
             for line in plan.lines():
                 say(line)

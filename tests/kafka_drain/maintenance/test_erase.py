@@ -66,6 +66,14 @@ from kafka_drain.windows.receipt_repair import repair_documents
 from kafka_drain.windows.superseded_files import remove_superseded
 from kafka_drain.windows.window_jobs import freeze_window
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.golden import (
+    END,
+    add_batch,
+    golden_cluster,
+    golden_pipeline,
+    open_next,
+    sealed_copy,
+)
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 
@@ -809,6 +817,37 @@ def test_sweep_open_generation(made: MadeArchive, monkeypatch: pytest.MonkeyPatc
     made.open_generation()
     assert sweep(made.archive, pipeline, rewrite, free(made), run="t") == ["erase_0002"]
     refuse_inexact(made.root, left(50))
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_run_erasure_drained_meanwhile(
+    is_sealed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a drain adds to the open generation while an erasure waits for it is left to the next.
+
+    It isn't said to be erased, nor are the files rewritten to which drains still add.
+    """
+    archive, kafka = sealed_copy(tmp_path / "archive"), golden_cluster()
+    generation = open_next(archive, "parquet", ["topic"])
+    shut_out = erasing._shut_out_older_releases
+
+    def waits(*place: Any, **how: Any) -> None:
+        add_batch(generation, 0, END, END + 8)
+        if is_sealed:
+            assert validate_archive(archive, kafka).receipts_written == 1
+        shut_out(*place, **how)
+
+    monkeypatch.setattr(erasing, "_shut_out_older_releases", waits)
+    request = ErasureRequest("r", "b", keys=frozenset({b"key %d" % (END + 1)}))
+
+    def rewrites(_: SparkApplication) -> None:
+        pytest.fail("files of the open generation are rewritten")
+
+    found = run_erasure(golden_pipeline(archive), kafka, rewrites, request, run="t", wait_seconds=0)
+
+    assert found == {"windows": [], "erased": 0} | NOTHING_LOCKED
+    left = make_plan(archive, read_erasures(archive.root), 1 << 20)
+    assert (left.records, left.rolls) == (2, True)
 
 
 def test_erasure_document_short_log(made: MadeArchive) -> None:
