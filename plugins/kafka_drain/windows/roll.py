@@ -52,9 +52,11 @@ from kafka_drain.proof.past_windows import findings_before_drain, past_windows
 from kafka_drain.proof.replacement import judge_removed, refuse_unequal
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.storage.lease import Lease, hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.storage.paths import list_folder, quoted
+from kafka_drain.windows.superseded_files import needed_files
 
 #: Longest wait of maintenance for a drain and its validation to finish.
 WAIT_SECONDS = 300.0
@@ -622,7 +624,7 @@ def roll(
         LockedError: When the lease may be another process's by now; a retry may help.
     """
     document = plan.closed.document
-    _refuse_locked(plan)
+    _refuse_kept(plan)
     if lease is not None:
         lease.confirm()
     if _has_sealed_more(plan):
@@ -741,10 +743,22 @@ def run_roll(
     return plan
 
 
-def _refuse_locked(plan: RollPlan) -> None:
-    """Refuse to remove windows that the store locks, before anything is changed."""
+def _refuse_kept(plan: RollPlan) -> None:
+    """Refuse to remove windows that the store locks, or that an unfinished republish still sends.
+
+    Before anything is changed.
+    """
+    needed = needed_files(plan.archive) if plan.voided else {}
     for key in plan.voided:
-        locked = locked_in(Window(plan.archive.root, key).folder)
+        window = Window(plan.archive.root, key)
+        paths = {file.path for file in window.read_receipt().files} if window.has_receipt() else {}
+        if run := next((run for run, files in needed.items() if not files.isdisjoint(paths)), None):
+            raise ArchiveError(
+                f"{plan.archive.root}: republish {run} still needs window {key}, which this roll "
+                "would have to remove. Let it finish, or end it with "
+                f"{RepublishRun(plan.archive.root, run).abandoning}. Nothing was changed"
+            )
+        locked = locked_in(window.folder)
         if locked.files:
             raise ArchiveError(
                 f"{plan.archive.root}: window {key} can't be removed, as this roll would have to: "

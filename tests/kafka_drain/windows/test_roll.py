@@ -39,6 +39,7 @@ from kafka_drain.output import Level, level_of
 from kafka_drain.proof import gap_explanation
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows import roll as rolling
@@ -62,6 +63,7 @@ from tests.kafka_drain.golden import (
     sealed_copy,
     write_rows,
 )
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.windows.test_repair_plan_again import all_lost
 
 G0 = TopicPartition("gone", 0)
@@ -962,6 +964,28 @@ def test_roll_voids_locked(archive: Archive, monkeypatch: pytest.MonkeyPatch) ->
 
     assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]
     assert len(archive.snapshot().generations) == 2
+
+
+def test_roll_voids_needed(archive: Archive) -> None:
+    """A window that an unfinished republish sends isn't removed: that could never end without."""
+    repaired_then_lost(archive)
+    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
+    [window] = archive.snapshot().sealed
+    [shard, *_] = PLAN.shards
+    files = tuple(replace(file, path=window.receipt.files[0].path) for file in shard.files)
+    run = RepublishRun(archive.root, "r")
+    run.write_plan(replace(PLAN, key="r", shards=(replace(shard, files=files),)))
+    run.mark_opened(PLAN)
+
+    says = r"republish r still needs window repair_1.*--abandon r --apply`. Nothing was changed"
+    with pytest.raises(ArchiveError, match=says):
+        do(plan)
+
+    assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]
+    assert len(archive.snapshot().generations) == 2
+    run.abandon(datetime(2026, 1, 1, tzinfo=timezone.utc))
+    do(plan)
+    assert len(archive.snapshot().generations) == 3
 
 
 def without_key(monkeypatch: pytest.MonkeyPatch) -> None:
