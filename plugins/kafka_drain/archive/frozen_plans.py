@@ -58,7 +58,12 @@ def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:
     # If it exists, it is the same: the name has its hash.
     create_text(_path(root, sealed.value.id), sealed.content.decode())
     for old in list_plans(root):
-        expired = read_plan(root, old)
+        try:
+            expired = read_plan(root, old)
+        except (ArchiveError, ConfigError):
+            # Damaged, of a newer release, or just removed by another dry run: no reason to refuse
+            # a new plan, which is the way out.
+            continue
         if expired.is_expired(now - KEPT) and state_of(root, old) is PlanState.NEW:
             _path(root, old).unlink(missing_ok=True)
     return sealed.value

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from upath import UPath
 
+from kafka_drain.archive import frozen_plans
 from kafka_drain.archive.frozen_plan import PlanState
 from kafka_drain.archive.frozen_plans import (
     KEPT,
@@ -70,6 +71,25 @@ def test_read_changed(root: UPath) -> None:
         path.write_bytes(changed)
         with pytest.raises(ArchiveError, match=r"was changed .* Nothing was done"):
             read_plan(root, plan.id)
+
+
+@pytest.mark.parametrize("how", ["changed", "cut", "removed meanwhile"])
+def test_freeze_beside_damaged(how: str, root: UPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged plan keeps nobody from making a new one, as the message about it says to do."""
+    old = freeze(root, frozen(text="one"), NOW)
+    path = root / "plans" / f"{old.id}.json"
+    content = path.read_bytes()
+    if how == "removed meanwhile":
+        # By another dry run, which removes the old ones too.
+        monkeypatch.setattr(frozen_plans, "list_plans", lambda _: [old.id])
+        path.unlink()
+    else:
+        path.write_bytes(content.replace(b"one", b"ten") if how == "changed" else content[:40])
+
+    plan = freeze(root, frozen(text="two"), NOW)
+
+    assert read_plan(root, plan.id) == plan
+    assert path.is_file() is (how != "removed meanwhile")
 
 
 def test_carrying_out(root: UPath) -> None:
