@@ -464,13 +464,21 @@ def _copies(
             "or let a lifecycle rule expire them"
         )
     topics = {tp.topic for each in found for tp in each.ranges}
-    targets = {
-        shard.target_topic
-        for run in list_runs(archive.root)
-        if run.is_opened and not run.is_of_drill and (plan := run.plan()) is not None
-        for shard in plan.shards
-        if shard.source.topic in topics
-    }
+    targets, unknown = set[str](), list[str]()
+    for run in list_runs(archive.root):
+        if not run.is_opened or run.is_of_drill:
+            continue
+        try:
+            plan = run.plan()
+        except ArchiveError:
+            unknown.append(run.key)
+            continue
+        shards = plan.shards if plan is not None else ()
+        targets |= {shard.target_topic for shard in shards if shard.source.topic in topics}
+    if unknown:
+        copies.append(
+            f"whatever was sent by republish {', '.join(unknown)}, whose plan can't be read"
+        )
     if targets:
         copies.append(f"topics that they were republished to: {', '.join(sorted(targets))}")
     live = {file.path for file in files} | snapshot.fold.gone

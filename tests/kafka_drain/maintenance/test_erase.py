@@ -924,6 +924,24 @@ def note_republish(made: MadeArchive, key: str, path: str) -> Callable[[], None]
     return begins
 
 
+@pytest.mark.parametrize("is_over", [True, False])
+def test_plan_erasure_republish_damaged(is_over: bool, made: MadeArchive) -> None:
+    """The damaged plan of a run that is over stops no erasure; of another, there is a way on."""
+    note_republish(made, "t-1", made.files()[0].path)()
+    run = RepublishRun(made.root, "t-1")
+    (run.folder / "plan.json").write_bytes(b"{}")
+    if not is_over:
+        ends = r"end the run with `kafka-drain republish .* --abandon t-1 --apply`"
+        with pytest.raises(ArchiveError, match=f"plan.json was changed .*{ends}"):
+            erase(made.root)
+    run.abandon(NOW)
+
+    plan = plan_erasure(pipeline_of(made.root), cluster(), REQUEST)
+
+    assert any("republish t-1, whose plan can't be read" in copy for copy in plan.copies)
+    assert erase(made.root)["erased"] == 4
+
+
 @pytest.mark.parametrize(("place", "is_refused"), [(0, True), (2, False)])
 def test_plan_erasure_republish(place: int, is_refused: bool, made: MadeArchive) -> None:
     """Only a republish that needs files which are to be replaced keeps them; it is named."""

@@ -131,8 +131,9 @@ class RepublishRun:
             plan = RepublishPlan.parse(content)
         except ValueError as error:
             raise ArchiveError(
-                f"{path} was changed ({reason_of(error)}), expected the plan that this "
-                "run started with; restore it from a copy. Nothing more was sent"
+                f"{path} was changed ({reason_of(error)}), expected the plan that this run started "
+                f"with; restore it from a copy, or end the run with {self.abandoning}. Nothing "
+                "more was sent"
             ) from error
         self._refuse_other(path, plan.key)
         return plan
