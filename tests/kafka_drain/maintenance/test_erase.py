@@ -827,7 +827,8 @@ def test_run_erasure_drained_meanwhile(
 
     It isn't said to be erased, nor are the files rewritten to which drains still add.
     """
-    archive, kafka = sealed_copy(tmp_path / "archive"), golden_cluster()
+    archive = sealed_copy(tmp_path / "archive")
+    kafka: Any = golden_cluster()
     generation = open_next(archive, "parquet", ["topic"])
     shut_out = erasing._shut_out_older_releases
 
