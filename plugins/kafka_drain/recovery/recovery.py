@@ -16,7 +16,13 @@ from kafka_drain.archive.cluster_moments import MOMENTS, moment_at, read_setting
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.topic_settings import noted_topic_settings
-from kafka_drain.errors import AuthorizationError, ConfigError, KafkaUnavailableError, TopicError
+from kafka_drain.errors import (
+    ArchiveError,
+    AuthorizationError,
+    ConfigError,
+    KafkaUnavailableError,
+    TopicError,
+)
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_changes import ClusterChanges
 from kafka_drain.kafka.cluster_state import ASKED, Acl, Part, PartOutcome, Settings, TopicState
@@ -31,6 +37,7 @@ from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import Archived, Difference, TargetCluster, compare, not_compared
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
+from kafka_drain.republish.planning.documents import ReceiptJson
 from kafka_drain.republish.planning.runs import list_runs, run_key
 
 
@@ -189,6 +196,19 @@ def _described_before(
     return [*found, *(kept[name] for name in wanted if name in kept)]
 
 
+def _of_receipt(receipt: ReceiptJson) -> list[SentTo]:
+    """Return what a run has sent whose plan is gone or was changed."""
+    is_of_mirror = receipt["through"] is not None
+    targets = {
+        (each["source_topic"], each["target_topic"]): each.get("target_topic_id", "")
+        for each in receipt["sent"]
+    }
+    return [
+        SentTo(receipt["key"], source, target, topic_id, True, receipt["run"], is_of_mirror)
+        for (source, target), topic_id in sorted(targets.items())
+    ]
+
+
 def read_restored(root: UPath, cluster_id: str) -> Restored:
     """Read the restores of an archive's republishes to a cluster; those of drills don't count.
 
@@ -196,18 +216,28 @@ def read_restored(root: UPath, cluster_id: str) -> Restored:
         root: Folder of the runs' state: the archive's, or another.
 
     Raises:
-        ArchiveError: When the document of a run was changed.
+        ArchiveError: When the document of a run was changed; not the plan of one that is over.
     """
     sent: list[tuple[str, SentTo]] = []
     groups: dict[str, list[Translated]] = {}
     taken: set[str] = set()
     for run in list_runs(root):
-        plan = run.plan()
-        if run.has_ended or run.is_opened or run.is_abandoned:
+        is_over = run.has_ended or run.is_abandoned
+        if is_over or run.is_opened:
             taken.add(run.key)
-        if plan is None or run.is_of_drill or is_other_cluster(plan.cluster_id, cluster_id):
+        try:
+            plan = run.plan()
+        except ArchiveError:
+            if not is_over:
+                raise
+            # The receipt tells what it has sent. What an abandoned one has sent doesn't count.
+            plan = None
+        receipt = run.receipt() if plan is None else None
+        to = plan.cluster_id if plan is not None else (receipt or {}).get("cluster_id", "")
+        is_known = plan is not None or receipt is not None
+        if not is_known or run.is_of_drill or is_other_cluster(to, cluster_id):
             continue
-        if run.has_ended or (run.is_opened and not run.is_abandoned):
+        if plan is not None and (run.has_ended or (run.is_opened and not run.is_abandoned)):
             pairs = {(shard.source.topic, shard.target_topic) for shard in plan.shards}
             for source, target in sorted(pairs):
                 each = SentTo(
@@ -220,6 +250,8 @@ def read_restored(root: UPath, cluster_id: str) -> Restored:
                     plan.through is not None,
                 )
                 sent.append((plan.created_at, each))
+        if receipt is not None:
+            sent += ((receipt["started_at"], each) for each in _of_receipt(receipt))
         for group in recorded_groups(run.folder):
             record = GroupRecords(run.folder, group).newest_open()
             if record is not None:

@@ -13,7 +13,7 @@ from upath import UPath
 
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.topic_settings import write_topic_settings
-from kafka_drain.errors import AuthorizationError, KafkaUnavailableError
+from kafka_drain.errors import ArchiveError, AuthorizationError, KafkaUnavailableError
 from kafka_drain.kafka.cluster_state import Part, PartOutcome, PartResult, Settings, TopicState
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.kafka.keeping import KEEPING
@@ -26,11 +26,13 @@ from kafka_drain.recovery.recovery import held_topics, read_archived, read_resto
 from kafka_drain.recovery.restored import SentTo
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
+from kafka_drain.republish.planning.previous_runs import sent as sent_by
 from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
 from tests.kafka_drain.cluster_states import SETTINGS, state
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_previous_runs import note, plan_of
+from tests.kafka_drain.republish.receipts import receipt_of
 
 ORDERS, LOST = TopicPartition("orders", 0), TopicPartition("lost", 2)
 
@@ -180,6 +182,30 @@ def test_read_restored(tmp_path: Path) -> None:
     clock: Any = SimpleNamespace(isoformat=lambda: "now")
     RepublishRun(root, "begun").abandon(clock)
     assert [each.run for each in read_restored(root, plan.cluster_id).sent] == ["whole"]
+
+
+def test_read_restored_plan_damaged(tmp_path: Path) -> None:
+    """The damaged plan of a run that is over stops no recovery: its receipt tells what it sent."""
+    root = UPath(tmp_path)
+    plan = plan_of("whole", 0, 10)
+    note(root, plan, is_done=False)
+    told = {"cluster_id": plan.cluster_id, "run": plan.run, "sent": sent_by(plan)}
+    RepublishRun(root, "whole").write_receipt(receipt_of(key="whole", **told))
+    before = read_restored(root, plan.cluster_id)
+    (RepublishRun(root, "whole").folder / "plan.json").write_bytes(b"{}")
+    note(root, plan_of("begun", 10, 20), is_done=False)
+    begun = RepublishRun(root, "begun")
+    (begun.folder / "plan.json").write_bytes(b"{}")
+    with pytest.raises(ArchiveError, match=r"plan.json was changed .* --abandon begun --apply"):
+        read_restored(root, plan.cluster_id)
+    clock: Any = SimpleNamespace(isoformat=lambda: "now")
+    begun.abandon(clock)
+
+    found = read_restored(root, plan.cluster_id)
+
+    assert len(before.sent) == 1
+    assert found.sent == before.sent
+    assert read_restored(root, "another").sent == []
 
 
 def test_read_restored_can_be_resumed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +48,10 @@ def find_run(archive: Archive, name: str | None) -> RepublishRun:
     runs = [run for run in made if run.offset_map() is not None]
     if len(runs) == 1 and not name:
         return runs[0]
-    by_age = {run.key: plan.created_at if (plan := run.plan()) else "" for run in runs}
+    by_age = dict.fromkeys((run.key for run in runs), "")
+    for run in runs:
+        with suppress(ArchiveError):
+            by_age[run.key] = plan.created_at if (plan := run.plan()) else ""
     listed = ", ".join(sorted(by_age, key=lambda key: (by_age[key], key))) or "none"
     raise ConfigError(
         (f"run {name!r} has no offset map in" if name else "no --run was given for")

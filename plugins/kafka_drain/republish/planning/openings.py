@@ -24,6 +24,7 @@ from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 from kafka_drain.republish.planning.documents import ClaimJson, DecisionJson, parse
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.previous_runs import (
+    ALLOW_REPEATED,
     is_of_same_run,
     refuse_repeated,
     repeated,
@@ -60,8 +61,8 @@ def decide(
 
     Args:
         state: The claim's state.
-        is_readable: Whether it names its run. If not, it may claim anything until it is decided; if
-            its run opened, the run's folder says so.
+        is_readable: Whether it names its run, and its plan can be read. If not, it may claim
+            anything until it is decided; if its run opened, the run's folder says so.
         is_of_earlier_plan: Whether it is this run's, which has replaced its plan since.
         overlaps: Whether it is another run's, and some of its records would be sent twice. Claims
             of the same run or follower don't count: the protocol counts their records once.
@@ -139,6 +140,7 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
     Raises:
         ConfigError: When another run has sent such records or has started to, or an attempt of this
             run started with the previous plan; names it.
+        ArchiveError: When the plan of another that has opened was changed.
     """
     claim, unsettled = _append(root, plan.key)
     was_planned_before = bool(RepublishRun(root, plan.key).replaced())
@@ -149,10 +151,19 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
         to_withdraw = []
         for other in unsettled:
             state = other.state()
-            now = _meets(other, plan, repeat=repeat)
+            if state is ClaimState.WITHDRAWN:
+                continue
+            now, is_readable = None, bool(other.run)
+            try:
+                now = _meets(other, plan, repeat=repeat)
+            except ArchiveError:
+                if state is ClaimState.OPENED:
+                    # It may be about to send, and nothing else says what.
+                    raise
+                is_readable = False
             decision = decide(
                 state,
-                is_readable=bool(other.run),
+                is_readable=is_readable,
                 is_of_earlier_plan=was_planned_before and other.run == plan.key,
                 overlaps=now is not None,
             )
@@ -173,12 +184,13 @@ def _meets(other: Claim, plan: RepublishPlan, *, repeat: bool) -> str | None:
     """Return the first records of another run's claim that the plan would send again."""
     if repeat or not other.run or is_of_same_run(plan, other.run):
         return None
-    theirs = RepublishRun(other.root, other.run).plan()
+    theirs = RepublishRun(other.root, other.run).plan(ALLOW_REPEATED)
     return None if theirs is None else repeated(plan, sent(theirs))
 
 
 def _refusal(other: Claim, plan: RepublishPlan, now: str | None) -> ConfigError:
-    if now is not None:
+    if now is not None or other.run not in ("", plan.key):
+        now = now or "records that its changed plan doesn't tell"
         return repeats_error(other.run, "started to send", now)
     return ConfigError(
         f"an attempt of run {plan.key} started with the previous plan. Nothing was sent; end the "

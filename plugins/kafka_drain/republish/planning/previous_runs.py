@@ -13,6 +13,9 @@ from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.storage.paths import quoted
 
+#: What is left if it is unknown what a run has sent; continues an advice.
+ALLOW_REPEATED = ", or allow repeated records with --repeat (repeat in Airflow)"
+
 #: The part of two entries that must be equal before their records can be the same.
 _Identity: TypeAlias = "tuple[str, str, int]"
 
@@ -54,7 +57,7 @@ def refuse_repeated(root: UPath, plan: RepublishPlan, *, is_elsewhere: bool = Fa
 
     Raises:
         ConfigError: Names the run and the records.
-        ArchiveError: When the plan of a run that started to send is missing.
+        ArchiveError: When the plan of a run that started to send is missing, or was changed.
     """
     planned = sent(plan)
     for run in list_runs(root):
@@ -66,8 +69,7 @@ def refuse_repeated(root: UPath, plan: RepublishPlan, *, is_elsewhere: bool = Fa
             # A mirror goes on: its next run is told by the mirror's name.
             name = receipt["run"] if receipt["through"] is not None else ""
         elif run.is_opened:
-            way_out = ", or allow repeated records with --repeat (repeat in Airflow)"
-            begun = run.require_plan(way_out)
+            begun = run.require_plan(ALLOW_REPEATED)
             entries, verb, name = sent(begun), "started to send", begun.run
         else:
             continue

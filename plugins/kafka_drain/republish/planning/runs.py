@@ -88,24 +88,28 @@ class RepublishRun:
         """The command that abandons the run, in backquotes."""
         return f"`kafka-drain republish {arguments_of(self.root)} --abandon {self.key} --apply`"
 
-    def plan(self) -> RepublishPlan | None:
+    def plan(self, way_out: str | None = None) -> RepublishPlan | None:
         """Read the plan; None when the run hasn't been planned yet.
+
+        Args:
+            way_out: The other remedy if it was changed; continues the advice. None for ending the
+                run, unless it is over.
 
         Raises:
             ArchiveError: When its bytes were changed, or it is another run's.
         """
-        return self._plan(self._plans())
+        return self._plan(self._plans(), way_out)
 
     def require_plan(self, way_out: str = "") -> RepublishPlan:
         """Read the plan of a run that has started to send: without it, its records are unknown.
 
         Args:
-            way_out: The other remedy if it is missing; continues the advice.
+            way_out: The other remedy if it is missing or was changed; continues the advice.
 
         Raises:
             ArchiveError: When it is missing, its bytes were changed, or it is another run's.
         """
-        plan = self.plan()
+        plan = self.plan(way_out)
         if plan is None:
             raise ArchiveError(
                 f"{self.folder / 'plan.json'} is missing, so it is unknown which records run "
@@ -122,7 +126,7 @@ class RepublishRun:
     def _plan_path(self, number: int) -> UPath:
         return self.folder / ("plan.json" if number <= 1 else f"plan.{number}.json")
 
-    def _plan(self, number: int) -> RepublishPlan | None:
+    def _plan(self, number: int, way_out: str | None = None) -> RepublishPlan | None:
         path = self._plan_path(number)
         content = _read(path)
         if content is None:
@@ -130,10 +134,12 @@ class RepublishRun:
         try:
             plan = RepublishPlan.parse(content)
         except ValueError as error:
+            if way_out is None:
+                is_over = self.has_ended or self.is_abandoned
+                way_out = "" if is_over else f", or end the run with {self.abandoning}"
             raise ArchiveError(
                 f"{path} was changed ({reason_of(error)}), expected the plan that this run started "
-                f"with; restore it from a copy, or end the run with {self.abandoning}. Nothing "
-                "more was sent"
+                f"with; restore it from a copy{way_out}. Nothing more was sent"
             ) from error
         self._refuse_other(path, plan.key)
         return plan

@@ -410,6 +410,26 @@ def test_claim_opening_plan_gone(tmp_path: Path) -> None:
     assert open_run(root, plan_of("b")) is None
 
 
+@pytest.mark.parametrize("is_decided", [True, False])
+def test_claim_opening_plan_damaged(tmp_path: Path, is_decided: bool) -> None:
+    """A run that never opened and whose plan is damaged keeps no other out for ever."""
+    root = UPath(tmp_path)
+    RepublishRun(root, "a").write_plan(plan_of("a"))
+    paused = claim_opening(root, plan_of("a"), repeat=False)
+    if is_decided:
+        paused.confirm()
+    (RepublishRun(root, "a").folder / "plan.json").write_bytes(b"{}")
+    if is_decided:
+        # It may be about to send.
+        with pytest.raises(ArchiveError, match=r"plan\.json was changed .* with --repeat"):
+            open_run(root, plan_of("b"))
+    assert open_run(root, plan_of("b"), repeat=is_decided) is None
+
+    if not is_decided:
+        with pytest.raises(ConfigError, match="run b started to send"):
+            paused.confirm()
+
+
 def test_claim_opening_claim_gone(tmp_path: Path) -> None:
     """A claim that was taken out from between others is named."""
     root = UPath(tmp_path)

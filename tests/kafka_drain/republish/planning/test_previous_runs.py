@@ -24,6 +24,7 @@ from kafka_drain.republish.planning.previous_runs import (
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
+from tests.kafka_drain.made_archive import NOW
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.receipts import receipt_of
 from tests.kafka_drain.unsure_store import unsure_store
@@ -177,6 +178,22 @@ def test_refuse_repeated_plan_lost(tmp_path: Path) -> None:
     before.write_receipt(receipt_of(key=before.key, sent=sent(plan_of("before", 10, 20))))
 
     refuse_repeated(root, plan_of("now", 0, 10))
+
+
+@pytest.mark.parametrize("is_abandoned", [True, False])
+def test_refuse_repeated_plan_damaged(tmp_path: Path, is_abandoned: bool) -> None:
+    """What an abandoned run has sent counts, so that to abandon it is no way out."""
+    root = UPath(tmp_path)
+    note(root, plan_of("before", 10, 20), is_done=False)
+    before = RepublishRun(root, "before")
+    (before.folder / "plan.json").write_bytes(b"{}")
+    if is_abandoned:
+        before.abandon(NOW)
+
+    with pytest.raises(ArchiveError, match=r"plan\.json was changed .* with --repeat") as caught:
+        refuse_repeated(root, plan_of("now", 0, 10))
+
+    assert "--abandon" not in str(caught.value)
 
 
 def test_refuse_repeated_says_what_to_do(tmp_path: Path) -> None:
