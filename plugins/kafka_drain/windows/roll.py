@@ -751,13 +751,7 @@ def _refuse_kept(plan: RollPlan) -> None:
     needed = needed_files(plan.archive) if plan.voided else {}
     for key in plan.voided:
         window = Window(plan.archive.root, key)
-        paths = {file.path for file in window.read_receipt().files} if window.has_receipt() else {}
-        if run := next((run for run, files in needed.items() if not files.isdisjoint(paths)), None):
-            raise ArchiveError(
-                f"{plan.archive.root}: republish {run} still needs window {key}, which this roll "
-                "would have to remove. Let it finish, or end it with "
-                f"{RepublishRun(plan.archive.root, run).abandoning}. Nothing was changed"
-            )
+        _refuse_needed(plan.archive, window, needed, "Nothing was changed")
         locked = locked_in(window.folder)
         if locked.files:
             raise ArchiveError(
@@ -767,13 +761,36 @@ def _refuse_kept(plan: RollPlan) -> None:
             )
 
 
+def _refuse_needed(
+    archive: Archive, window: Window, needed: Mapping[str, Collection[str]], done: str
+) -> None:
+    """Refuse to remove a window that an unfinished republish still sends.
+
+    Args:
+        needed: The result of `needed_files`.
+        done: What was changed so far.
+    """
+    paths = {file.path for file in window.read_receipt().files} if window.has_receipt() else set()
+    if run := next((run for run, files in needed.items() if not paths.isdisjoint(files)), None):
+        raise ArchiveError(
+            f"{archive.root}: republish {run} still needs window {window.key}, which this roll "
+            "would have to remove. Let it finish, or end it with "
+            f"{RepublishRun(archive.root, run).abandoning}. {done}"
+        )
+
+
 def _void(archive: Archive, window: Window) -> None:
     """Remove a window whose offsets are drained again.
 
     If killed half way, its offsets count as lost: the next validation finds them, and a repair
     drains them.
+
+    Raises:
+        ArchiveError: When a republish has begun to send it meanwhile.
     """
     with wait_for_lease(archive.root / "windows", run="roll") as lease:
+        # Again: this may have waited for minutes.
+        _refuse_needed(archive, window, needed_files(archive), "No generation was opened")
         gone = {f"{window.name}/{name}": REMOVED for name in ("receipt.json", "plan.json")}
         note_sealed(archive.root, Noted(documents=gone))
         lease.confirm()

@@ -988,6 +988,32 @@ def test_roll_voids_needed(archive: Archive) -> None:
     assert len(archive.snapshot().generations) == 3
 
 
+def test_roll_voids_needed_meanwhile(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one that a republish began to send while the roll waited to remove it."""
+    repaired_then_lost(archive)
+    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
+    [window] = archive.snapshot().sealed
+    [shard, *_] = PLAN.shards
+    files = tuple(replace(file, path=window.receipt.files[0].path) for file in shard.files)
+    run, wait = RepublishRun(archive.root, "r"), rolling.wait_for_lease
+
+    def begins(*place: Any, **how: Any) -> Any:
+        run.write_plan(replace(PLAN, key="r", shards=(replace(shard, files=files),)))
+        run.mark_opened(PLAN)
+        return wait(*place, **how)
+
+    monkeypatch.setattr(rolling, "wait_for_lease", begins)
+
+    with pytest.raises(ArchiveError, match=r"republish r still needs window repair_1"):
+        do(plan)
+
+    assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]
+    assert len(archive.snapshot().generations) == 2
+    run.abandon(datetime(2026, 1, 1, tzinfo=timezone.utc))
+    do(plan)
+    assert len(archive.snapshot().generations) == 3
+
+
 def without_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take away the key of the files that a roll reads."""
 
