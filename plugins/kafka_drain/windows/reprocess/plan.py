@@ -119,6 +119,10 @@ def comparable_receipts(
     return receipts[start:]
 
 
+#: Gaps at which there is nothing to drain.
+_EMPTY = GapReason.CONTROL, GapReason.ABORTED, GapReason.COMPACTED
+
+
 def deleted_offsets(
     windows: Iterable[Receipt], topic_ids: Mapping[str, str]
 ) -> dict[TopicPartition, list[OffsetRange]]:
@@ -157,7 +161,8 @@ def plan_groups(
         cut: Start of the reprocess.
         offsets_per_group: A group ends with the segment that reaches this number of offsets.
         deleted: Offsets that the archive's retention has deleted, sorted and disjoint: they are no
-            group's. A mirror may have sent their records, and would send them again.
+            group's. A mirror may have sent their records, and would send them again. Nor are gaps
+            next to them.
 
     Raises:
         ConfigError: When no segment is at or after the cut.
@@ -177,8 +182,18 @@ def plan_groups(
 def _without(
     group: FileGroup, deleted: Mapping[TopicPartition, Sequence[OffsetRange]]
 ) -> FileGroup:
-    left = {
-        tp: [rest for r in ranges for rest in subtract(r, overlapping(deleted.get(tp, ()), r))]
-        for tp, ranges in group.ranges.items()
-    }
+    """Leave out what was deleted, and the offsets next to it that never had a record.
+
+    Of these, one by one, Kafka may hold none any more, and there may be as many as transactions.
+    """
+    empty: dict[TopicPartition, list[OffsetRange]] = {}
+    for receipt in group.receipts:
+        for part in receipt.partitions:
+            ranges = [r for reason in _EMPTY for r in part.gaps.get(reason, ())]
+            empty.setdefault(part.tp, []).extend(ranges)
+    left: dict[TopicPartition, list[OffsetRange]] = {}
+    for tp, ranges in group.ranges.items():
+        gone = deleted.get(tp, ())
+        going = [r for r in merge([*gone, *empty.get(tp, ())]) if overlapping(gone, r)]
+        left[tp] = [rest for r in ranges for rest in subtract(r, overlapping(going, r))]
     return replace(group, ranges={tp: ranges for tp, ranges in left.items() if ranges})

@@ -12,6 +12,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.validation import validate_archive
@@ -158,6 +159,50 @@ def test_reprocess_after_retention_expired(tmp_path: Path) -> None:
     logs: Any = FakeCluster({P0: Log(first=2, end=4)}, id="cluster-1", topic_ids=IDS)
 
     refuse_expired(plan_of(made), logs)
+
+
+def test_reprocess_after_retention_of_transactions(tmp_path: Path) -> None:
+    """Markers between and after deleted records aren't drained for themselves."""
+    made = MadeArchive(tmp_path / "archive", IDS)
+    made.seal({P0: {0: OLD, 2: OLD}}, gaps=markers(3))
+    made.seal({P0: {4: YOUNG, 6: YOUNG}}, gaps=markers(7))
+    made.open_generation()
+    delete_old(made)
+    logs: Any = FakeCluster({P0: Log(first=4, end=8)}, id="cluster-1", topic_ids=IDS)
+
+    plan = plan_of(made)
+
+    [(key, group)] = plan.groups.items()
+    assert group.ranges == {P0: [OffsetRange(4, 8)]}
+    refuse_expired(plan, logs)
+    again = {P0: {4: YOUNG, 6: YOUNG}}
+    made.seal_window(
+        key,
+        again,
+        group.replaces,
+        gaps=markers(7),
+        kind="reprocess",
+        replaced=group.replaced(),
+    )
+    report = validate_archive(made.archive, logs)
+    assert report.complete
+    [row] = [(row["records"], row["gaps"]) for row in report.to_dict()["partitions"]]
+    assert row == (2, {"deleted": 2, "control": 2, "compacted": 2})
+
+
+def markers(*offsets: int) -> list[Gap]:
+    return [Gap(P0, OffsetRange(at, at + 1), GapReason.CONTROL) for at in offsets]
+
+
+def test_reprocess_of_deleted_transactions(tmp_path: Path) -> None:
+    """Nor are they all that there is to drain again."""
+    made = MadeArchive(tmp_path / "archive", IDS)
+    made.seal({P0: {0: OLD, 2: OLD}}, gaps=markers(3))
+    made.open_generation()
+    delete_old(made)
+
+    with pytest.raises(ConfigError, match=r"^retention has deleted all from batch 0 of generation"):
+        plan_of(made)
 
 
 def test_reprocess_of_deleted(tmp_path: Path) -> None:
