@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -37,8 +37,7 @@ from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import Archived, Difference, TargetCluster, compare, not_compared
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
-from kafka_drain.republish.planning.documents import ReceiptJson
-from kafka_drain.republish.planning.runs import list_runs, run_key
+from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 
 
 @dataclass(frozen=True)
@@ -196,17 +195,51 @@ def _described_before(
     return [*found, *(kept[name] for name in wanted if name in kept)]
 
 
-def _of_receipt(receipt: ReceiptJson) -> list[SentTo]:
-    """Return what a run has sent whose plan is gone or was changed."""
-    is_of_mirror = receipt["through"] is not None
-    targets = {
-        (each["source_topic"], each["target_topic"]): each.get("target_topic_id", "")
-        for each in receipt["sent"]
-    }
-    return [
-        SentTo(receipt["key"], source, target, topic_id, True, receipt["run"], is_of_mirror)
+@dataclass(frozen=True)
+class _Begun:
+    """What is known of a run that was planned: when, to which cluster, and what it sends."""
+
+    at: str
+    cluster_id: str
+    sends: Sequence[SentTo]
+
+
+def _begun(run: RepublishRun, *, is_over: bool) -> _Begun | None:
+    """Return what is known of a run; None if it wasn't planned, or nothing says what it did.
+
+    Raises:
+        ArchiveError: When its plan was changed, and it may go on.
+    """
+    try:
+        plan = run.plan()
+    except ArchiveError:
+        if not is_over:
+            raise
+        plan = None
+    if plan is not None:
+        targets = {
+            (shard.source.topic, shard.target_topic): plan.target(shard.target_topic).id
+            for shard in plan.shards
+        }
+        at, cluster_id = plan.created_at, plan.cluster_id
+        name, follows = plan.run, plan.through is not None
+    else:
+        # What an abandoned run has sent doesn't count.
+        receipt = run.receipt()
+        if receipt is None:
+            return None
+        targets = {
+            (each["source_topic"], each["target_topic"]): each.get("target_topic_id", "")
+            for each in receipt["sent"]
+        }
+        at, cluster_id = receipt["started_at"], receipt.get("cluster_id", "")
+        name, follows = receipt["run"], receipt["through"] is not None
+    ended = run.has_ended
+    sends = [
+        SentTo(run.key, source, target, topic_id, ended, name, follows)
         for (source, target), topic_id in sorted(targets.items())
     ]
+    return _Begun(at, cluster_id, sends)
 
 
 def read_restored(root: UPath, cluster_id: str) -> Restored:
@@ -225,33 +258,11 @@ def read_restored(root: UPath, cluster_id: str) -> Restored:
         is_over = run.has_ended or run.is_abandoned
         if is_over or run.is_opened:
             taken.add(run.key)
-        try:
-            plan = run.plan()
-        except ArchiveError:
-            if not is_over:
-                raise
-            # The receipt tells what it has sent. What an abandoned one has sent doesn't count.
-            plan = None
-        receipt = run.receipt() if plan is None else None
-        to = plan.cluster_id if plan is not None else (receipt or {}).get("cluster_id", "")
-        is_known = plan is not None or receipt is not None
-        if not is_known or run.is_of_drill or is_other_cluster(to, cluster_id):
+        begun = _begun(run, is_over=is_over)
+        if begun is None or run.is_of_drill or is_other_cluster(begun.cluster_id, cluster_id):
             continue
-        if plan is not None and (run.has_ended or (run.is_opened and not run.is_abandoned)):
-            pairs = {(shard.source.topic, shard.target_topic) for shard in plan.shards}
-            for source, target in sorted(pairs):
-                each = SentTo(
-                    run.key,
-                    source,
-                    target,
-                    plan.target(target).id,
-                    run.has_ended,
-                    plan.run,
-                    plan.through is not None,
-                )
-                sent.append((plan.created_at, each))
-        if receipt is not None:
-            sent += ((receipt["started_at"], each) for each in _of_receipt(receipt))
+        if run.has_ended or (run.is_opened and not run.is_abandoned):
+            sent += ((begun.at, each) for each in begun.sends)
         for group in recorded_groups(run.folder):
             record = GroupRecords(run.folder, group).newest_open()
             if record is not None:
