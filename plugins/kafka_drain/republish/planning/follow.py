@@ -215,6 +215,8 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
     fold = Fold(snapshot.windows).only(through["windows"])
     before, new = fold.only(since["windows"]), fold.but(since["windows"])
     found: list[ArchiveFile] = []
+    _refuse_gone(snapshot, since)
+    has_grown = False
     for generation in snapshot.generations:
         number = str(generation.number)
         after, last = (at["generations"].get(number, "") for at in (since, through))
@@ -227,8 +229,10 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
                 "otherwise follow with another target topic"
             )
         names = [name for name in sealed if after < name <= last]
+        # What is new in an earlier generation may be what this one held when it was sent.
+        has_grown = has_grown or bool(names)
         digest = since.get("files", {}).get(number)
-        if names and digest and digest != _digest(generation.read_receipt(after)):
+        if has_grown and digest and digest != _digest(generation.read_receipt(after)):
             raise ManifestInvalidError(
                 f"{generation.receipt_where(after)}, up to which this follower has sent, has "
                 "other files now: the archive was restored from an older copy and drained again. "
@@ -255,6 +259,22 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
     return [
         file for live in fold.live(found) for file in _unsent([live], _of_topics(live, removed))
     ]
+
+
+def _refuse_gone(snapshot: Snapshot, since: ThroughJson) -> None:
+    """Refuse an archive without a generation that was sent: its records are drained again.
+
+    Raises:
+        ManifestInvalidError: Names the generation.
+    """
+    there = {str(generation.number) for generation in snapshot.generations}
+    gone = sorted(since["generations"].keys() - there, key=int)
+    if gone:
+        raise ManifestInvalidError(
+            f"{snapshot.root} has no generation {gone[0]}, which this follower has sent: the "
+            "archive was restored from an older copy. What it drains again would be sent twice. "
+            "Nothing was sent; restore a newer copy, or follow with another target topic"
+        )
 
 
 def _replacing_last(windows: Sequence[SnapshotWindow]) -> list[SnapshotWindow]:

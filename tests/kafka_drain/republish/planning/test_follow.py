@@ -596,6 +596,42 @@ def test_new_files_restored_and_drained_again(tmp_path: Path, restored: bool) ->
         assert offsets_of(new(made, since)) == [6, 7]
 
 
+@pytest.mark.parametrize("windows", [False, True])
+def test_new_files_restored_without_generation(tmp_path: Path, windows: bool) -> None:
+    """An older copy lacks a whole generation that was sent, and its records are drained again."""
+    made = MadeArchive(tmp_path / "archive", {"t": "1"})
+    made.seal({T0: dense(0, 3)})
+    made.open_generation()
+    made.seal({T0: dense(3, 6)})
+    since = through_now(made.archive.snapshot())
+    assert list(since["generations"]) == ["1", "2"]
+    made = MadeArchive(tmp_path / "restored", {"t": "1"})
+    made.seal({T0: dense(0, 3)})
+    made.seal({T0: dense(3, 8)})
+    if windows:
+        made.seal_window("w", {T1: dense(0, 3)})
+
+    with pytest.raises(ManifestInvalidError, match=r"generation 2.*older copy"):
+        new(made, since)
+
+
+def test_new_files_restored_with_other_generation(tmp_path: Path) -> None:
+    """A generation has the number of one that was sent, whose records are in the one before."""
+    made = MadeArchive(tmp_path / "archive", {"t": "1"})
+    made.seal({T0: dense(0, 3)})
+    made.open_generation()
+    made.seal({T0: dense(3, 6)})
+    since = through_now(made.archive.snapshot())
+    made = MadeArchive(tmp_path / "restored", {"t": "1"})
+    made.seal({T0: dense(0, 3)})
+    made.seal({T0: dense(3, 8)})
+    made.open_generation()
+    made.seal({T0: dense(8, 9)})
+
+    with pytest.raises(ManifestInvalidError, match=r"0002/receipts/000000000000.json.*older copy"):
+        new(made, since)
+
+
 @pytest.mark.parametrize("is_sealed_again", [False, True])
 def test_new_files_receipt_given_up(made: MadeArchive, is_sealed_again: bool) -> None:
     """Batches whose receipts were given up may be sealed again with later ones: refused."""
