@@ -42,10 +42,11 @@ from kafka_drain.errors import ConfigError, CutOverError, GroupError, LagError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import Part, PartOutcome
 from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
+from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.cluster_capture import capture, describe_with, parts_before
-from kafka_drain.republish.groups.applying import apply_plan, undo
+from kafka_drain.republish.groups.applying import apply_plan, undo_all
 from kafka_drain.republish.groups.archived import archived_offsets
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.groups.planning import plan_group, read_map
@@ -170,6 +171,7 @@ class CutOver:
 
         Raises:
             CutOverError: When the hand-over has happened.
+            ConfigError: When the groups were moved to another cluster.
             GroupError: When a group's consumers have committed in the target since.
             GroupInUseError: When they are active.
         """
@@ -178,14 +180,13 @@ class CutOver:
             raise CutOverError(f"{BACK}: {way_back(CutOverStep.HAND_OVER)[0]}. Nothing was changed")
         runs = runs_of(self.archive, self.follower)
         groups, notes = ConsumerGroups(self.target.config), list[str]()
-        for name in self._moved_names(runs):
-            for run in reversed(runs):
-                records = GroupRecords(run.folder, name)
-                while records.newest_open() is not None:
-                    undone = undo(records, groups, name, apply=apply)
-                    notes.append(f"group {name}: {undone.result}, {len(undone.left):,} left")
-                    if not apply:
-                        break
+        names = self._moved_names(runs)
+        recorded = {name: [GroupRecords(run.folder, name) for run in runs] for name in names}
+        for each in recorded.values():
+            _refuse_other_cluster(each, clusters[1])
+        for name, each in recorded.items():
+            for undone in undo_all(each, groups, name, apply=apply):
+                notes.append(f"group {name}: {undone.result}, {len(undone.left):,} left")
         mirror = look_at_mirror(self.archive, self.follower)
         for topic, records_sent in sorted(_sent(mirror).items()):
             notes.append(f"topic {topic} keeps {records_sent:,} records at the target")
@@ -317,6 +318,12 @@ class CutOver:
     def _translate(self, names: list[str], mirror: Mirror) -> list[CutOverGroupRow]:
         rows = []
         groups = ConsumerGroups(self.target.config)
+        if names and not mirror.runs:
+            raise ConfigError(
+                f"the mirror {self.request.run_name} has sent no record, so no group has a place "
+                "in the target: nothing has to be moved. Create the topics with "
+                "`kafka-drain plan-recovery`, and start the clients there. Nothing was changed"
+            )
         for name in names:
             run = mirror.runs[-1]
             records = GroupRecords(run.folder, name)
@@ -424,6 +431,21 @@ def _refuse_untold_groups(root: UPath) -> None:
             "some would be left behind. Take step groups again, grant Describe on the groups, or "
             "name those that move (groups; --group). Nothing was changed"
         )
+
+
+def _refuse_other_cluster(recorded: Iterable[GroupRecords], cluster_id: str) -> None:
+    """Refuse to go back in another cluster than that of the groups, which may be the source.
+
+    Raises:
+        ConfigError: Names both.
+    """
+    for record in (record for records in recorded for record in records.all()):
+        if not record.is_undone and is_other_cluster(record.cluster_id, cluster_id):
+            raise ConfigError(
+                f"the target is Kafka cluster {cluster_id}, expected {record.cluster_id}, where "
+                f"group {record.group} was moved to; correct the target's connection "
+                "(--to-bootstrap). Nothing was changed"
+            )
 
 
 def _note_place(plan: TranslationPlan, records: GroupRecords, groups: ConsumerGroups) -> None:

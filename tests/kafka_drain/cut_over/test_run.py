@@ -32,10 +32,13 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
 )
 from kafka_drain.kafka.consumer_groups import Committed, Member
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.applying import apply_plan, undo
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
-from tests.kafka_drain.cut_over.mirrored import C0, T0, Move
-from tests.kafka_drain.made_archive import dense
+from tests.kafka_drain.cut_over.mirrored import C0, T0, Move, Offsets
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
 class Mirror:
@@ -430,6 +433,71 @@ def test_go_back_of_several_runs(move: Move, mirror: Mirror) -> None:
     assert not move.at(move.target).offsets.get("g")
     for run in move.mirrored().runs:
         assert looking.newest_record([run], "g") is None
+
+
+def test_go_back_of_several_runs_shown(move: Move, mirror: Mirror, said: list[str]) -> None:
+    """The way back is shown, too, if a group was translated again by a later run."""
+    move.translate(move.mirror(), at=4)
+    move.made.seal({T0: dense(10, 15)})
+    later = move.mirror()
+    records, plan = GroupRecords(later.folder, "g"), move.translation(later, at=12)
+    before = move.at(move.target).offsets["g"]
+    records.mark_applied(records.write(plan, before, group_existed=True))
+    move.at(move.target).offsets["g"] = {C0: Committed(12)}
+
+    assert move.cut_over().go_back(apply=False) is None
+
+    assert move.at(move.target).offsets["g"] == {C0: Committed(12)}
+    move.cut_over().go_back(apply=True)
+    assert not move.at(move.target).offsets.get("g")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_go_back_of_several_runs_new_partition(is_killed: bool, move: Move, mirror: Mirror) -> None:
+    """A group that the first translation created is deleted, whatever a later one has added."""
+    move.translate(move.mirror(), at=4)
+    move.made.seal({T0: dense(10, 15)})
+    later = move.mirror()
+    plan = move.translation(later, at=4)
+    plan.after = {C0: 4, TopicPartition("copy", 1): 0}
+    records = GroupRecords(later.folder, "g")
+    apply_plan(plan, records, move.at(move.target))
+    if is_killed:
+        undo(records, move.at(move.target), "g", apply=True)
+
+    move.cut_over().go_back(apply=True)
+
+    assert move.at(move.target).offsets == {}
+
+
+@pytest.mark.parametrize("there", [{}, {C0: Committed(4)}])
+def test_go_back_other_target(there: Offsets, move: Move, mirror: Mirror) -> None:
+    """In another cluster than that of the groups, such as the source, nothing is undone."""
+    move.through(CutOverStep.GROUPS)
+    groups, moved = move.at(move.target), move.at(move.target).offsets
+    move.target.id, groups.offsets = "another", {"g": dict(there)} if there else {}
+    held = dict(groups.offsets)
+
+    for apply in (False, True):
+        with pytest.raises(ConfigError, match="is Kafka cluster another, expected target"):
+            move.cut_over().go_back(apply=apply)
+
+    assert groups.offsets == held
+    move.target.id, groups.offsets = "target", moved
+    move.cut_over().go_back(apply=True)
+    assert groups.offsets == {}
+
+
+def test_take_groups_without_runs(move: Move, mirror: Mirror, tmp_path: Path) -> None:
+    """Without any record, no run of the mirror says where groups go on: refused."""
+    move.made = MadeArchive(tmp_path / "empty", {"t": "id-1"})
+    move.made.start_at({T0: 10})
+    move.end_at(move.source, T0, first=10)
+    mirror.sends = lambda: None  # type: ignore[assignment, return-value]
+    move.through(CutOverStep.LAST_MIRROR)
+
+    with pytest.raises(ConfigError, match="has sent no record"):
+        move.take(CutOverStep.GROUPS)
 
 
 @pytest.mark.parametrize("groups", [(), ("h",)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_drain.errors import GroupError
@@ -113,8 +113,55 @@ def undo(records: GroupRecords, groups: ConsumerGroups, group: str, *, apply: bo
         current = offsets_of(groups.committed(group, last.after))
         left = [tp for tp in _new(last) if current.get(tp) == last.after[tp]]
         return Undone(last, "already undone", {}, left)
+    return _undo(record, records, groups, apply=apply)
+
+
+def undo_all(
+    recorded: Sequence[GroupRecords], groups: ConsumerGroups, group: str, *, apply: bool
+) -> list[Undone]:
+    """Show, and with `apply` restore, the offsets before all applies of several runs.
+
+    Args:
+        recorded: The group's records of each run, oldest run first.
+
+    Raises:
+        GroupInUseError: When the group has members.
+        GroupError: When another client has committed since.
+    """
+    found = [(records, record) for records in recorded for record in records.all()]
+    # An undo that was killed has left what later applies have added.
+    added = {(tp, record.after[tp]) for _, record in found for tp in _new(record)}
+    held: dict[TopicPartition, Committed] | None = None
+    if not apply:
+        held = groups.committed(group, sorted({tp for _, record in found for tp in record.after}))
+    done = []
+    for records, record in reversed(found):
+        if not record.is_undone:
+            undone = _undo(record, records, groups, apply=apply, held=held, added=added)
+            done.append(undone)
+            held = None if held is None else {**held, **undone.back}
+    return done
+
+
+def _undo(
+    record: GroupRecord,
+    records: GroupRecords,
+    groups: ConsumerGroups,
+    *,
+    apply: bool,
+    held: Mapping[TopicPartition, Committed] | None = None,
+    added: Collection[tuple[TopicPartition, int]] = (),
+) -> Undone:
+    """Show, and with `apply` restore, the offsets before an apply.
+
+    Args:
+        held: The offsets that the group has once later applies are undone; None to ask Kafka.
+        added: Offsets that this and other applies have added where there were none.
+    """
+    group = record.group
     groups.idle(group, "--undo")
-    now = groups.committed(group, record.after)
+    now = groups.committed(group, record.after) if held is None else held
+    now = {tp: now[tp] for tp in record.after if tp in now}
     current = offsets_of(now)
     moved = record.moved(current)
     if moved:
@@ -126,10 +173,11 @@ def undo(records: GroupRecords, groups: ConsumerGroups, group: str, *, apply: bo
         )
     back = {tp: at for tp, at in record.before.items() if now.get(tp) != at}
     left = [tp for tp in _new(record) if tp in current]
-    # Apply created the group, and the group has no offsets other than those from apply.
-    is_ours = bool(left) and not (
-        record.group_existed or groups.all_committed(group).keys() - record.after.keys()
-    )
+    # Apply created the group, and the group has no offsets other than those from applies.
+    is_ours = bool(left) and not record.group_existed
+    if is_ours:
+        others = groups.all_committed(group).items()
+        is_ours = all(tp in record.after or (tp, at.offset) in added for tp, at in others)
     left = [] if is_ours else left
     if not apply:
         return Undone(record, "planned", back, left)
