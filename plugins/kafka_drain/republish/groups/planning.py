@@ -280,13 +280,17 @@ def _other_maps(
     placements = {chosen.placement}
     begun: list[tuple[str, OffsetMap]] = []
     found: list[tuple[str, OffsetMap]] = []
-    for other in list_runs(archive.state):
+    # Others may have sent from the archive's own folder, too: there, a name is another run's.
+    places = [archive.state, *([archive.root] if archive.state != archive.root else [])]
+    for other in (other for place in places for other in list_runs(place)):
+        is_beside = other.root == run.root
         if not (other.is_opened or other.has_ended):
             continue
         plan = other.require_plan()
         if is_other_cluster(plan.cluster_id, offset_map.cluster_id):
             continue
-        if chosen.through is not None and other.key.rpartition(".")[0] == mirror:
+        is_of_mirror = is_beside and other.key.rpartition(".")[0] == mirror
+        if chosen.through is not None and is_of_mirror:
             # One that left out everything has no target.
             _refuse_left_out(plan)
         same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
@@ -296,7 +300,7 @@ def _other_maps(
         placements.add(plan.placement)
         if not _has_places(other):
             begun.append((plan.created_at, _within(started_map(plan), same)))
-        elif other.key != run.key:
+        elif not (is_beside and other.key == run.key):
             found.append((plan.created_at, _within(read_map(other), same)))
     begun.sort(key=_age)
     found.sort(key=_age)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,45 @@ def test_plan_group_beside_planned(moved: Moved) -> None:
     assert "other" not in "\n".join(moved.translate().notes)
     RepublishRun(moved.made.root, "other").mark_opened(other)
     assert "no map says where now, other put its records" in "\n".join(moved.translate().notes)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_plan_group_beside_kept_elsewhere(is_done: bool, tmp_path: Path, moved: Moved) -> None:
+    """With a folder for the runs' state, runs in the archive count, too: nothing is skipped."""
+    older = plan_of("older", 0, 10, cluster_id="away")
+    note(moved.made.root, older, is_done=is_done)
+    if is_done:
+        parts = (PartitionMap(A0, "id", COPY, (Block(0, 10, 0, 10, 10),)),)
+        kept = OffsetMap("older", "made", "away", parts)
+        older_run = RepublishRun(moved.made.root, "older")
+        older_run.write_offset_map(kept.to_bytes())
+        (older_run.folder / "receipt.json").unlink()
+        older_run.write_receipt(
+            receipt_of(
+                key="older", cluster_id="away", sent=sent(older),
+                verification={**EXACT, "records": 10},
+            )
+        )  # fmt: skip
+    state = moved.made.archive.keeping_state_in(str(tmp_path / "state"))
+    [target] = moved.plan.targets
+    plan = replace(moved.plan, targets=(replace(target, start=(10, 0)),))
+    moved.run = RepublishRun(state.state, "now")
+    note(state.state, plan, is_done=True)
+    parts = (PartitionMap(A0, "id", COPY, (Block(10, 20, 10, 20, 10),)),)
+    moved.offset_map = OffsetMap("now", "made", "away", parts)
+    moved.run.write_offset_map(moved.offset_map.to_bytes())
+    (moved.run.folder / "receipt.json").unlink()
+    moved.run.write_receipt(
+        receipt_of(
+            key="now", cluster_id="away", sent=sent(plan), verification={**EXACT, "records": 10}
+        )
+    )
+    moved.target.logs[COPY] = Log(end=20)
+    moved.groups["home"].offsets["g"] = {A0: Committed(4)}
+    moved.made.archive = state
+    shutil.rmtree(str(moved.made.root / "republish" / "now"))
+
+    assert moved.translate().after[COPY] == (4 if is_done else 0)
 
 
 def test_find_run_beside_drills(tmp_path: Path) -> None:
