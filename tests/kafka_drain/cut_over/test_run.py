@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -31,7 +31,7 @@ from kafka_drain.kafka.cluster_state import (
     PartResult,
     Settings,
 )
-from kafka_drain.kafka.consumer_groups import Committed, Member
+from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, Member
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.applying import apply_plan, undo
 from kafka_drain.republish.groups.group_records import GroupRecords
@@ -460,10 +460,10 @@ def test_go_back_of_several_runs_new_partition(is_killed: bool, move: Move, mirr
     later = move.mirror()
     plan = move.translation(later, at=4)
     plan.after = {C0: 4, TopicPartition("copy", 1): 0}
-    records = GroupRecords(later.folder, "g")
-    apply_plan(plan, records, move.at(move.target))
+    records, there = GroupRecords(later.folder, "g"), cast(ConsumerGroups, move.at(move.target))
+    apply_plan(plan, records, there)
     if is_killed:
-        undo(records, move.at(move.target), "g", apply=True)
+        undo(records, there, "g", apply=True)
 
     move.cut_over().go_back(apply=True)
 
