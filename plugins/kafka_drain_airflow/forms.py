@@ -57,9 +57,12 @@ COMMANDS_NAMES: Mapping[str, Mapping[str, str]] = {
 
 def field(kind: str, name: str) -> str:
     """Return the Jinja expression of a field's value, under whichever name a conf has it."""
-    others = (other for other, of in COMMANDS_NAMES.get(kind, {}).items() if of == name)
-    values = [f"params.get({other!r})" for other in others]
-    return f"({' or '.join([*values, f'params.{name}'])})" if values else f"params.{name}"
+    value = f"params.{name}"
+    for other in (other for other, of in COMMANDS_NAMES.get(kind, {}).items() if of == name):
+        given = f"params.get({other!r})"
+        # Partition 0 isn't an empty field.
+        value = f"({given} if {given} is integer else {given} or {value})"
+    return value
 
 
 def field_value(kind: str, name: str, filtered: str = "") -> str:

@@ -83,7 +83,8 @@ def check_conf(dag_id: str, form: Form, conf: object, fields: Collection[str]) -
 
 def _is_set(value: object) -> bool:
     """Return whether a conf gives a value; a form sends all of its fields, these empty."""
-    return value not in (None, "", [], {}, False)
+    # Partition 0 equals False, but it is a value.
+    return value is not False and value not in (None, "", [], {})
 
 
 def _hint(form: Form, name: str, fields: Collection[str], names: Mapping[str, str]) -> str:

@@ -18,10 +18,12 @@ from jinja2.nativetypes import NativeEnvironment
 from kafka_drain.cli.main import COMMANDS, parser
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
+from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow import create_dags, create_group_dags, create_watch_dag
 from kafka_drain_airflow.dag_tags import kind_of
 from kafka_drain_airflow.forms import COMMANDS_NAMES, field_value, form_of
 from kafka_drain_airflow.operators.approval import Approval
+from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.run_conf import check_conf
 
 NESTED: dict[str, dict[str, Any]] = {
@@ -138,6 +140,7 @@ def test_conf_refused_by_first_task(kind: str) -> None:
         ("republish", {"offset": 1, "mask_": 1}, "mean 'offsets'.*'mask_' isn't.* mean 'mask'"),
         ("republish", {"same_topics": True}, "'same_topics' isn't.*: set target_topic to '{topi"),
         ("republish", {"filter": ["a"], "filters": ["b"]}, "'filter' and 'filters' are the same"),
+        ("republish", {"partition": 0, "partitions": ["3"]}, "'partition' and 'partitions' are"),
         ("republish", {"apply": True, "dry_run": True}, "'dry_run' and 'apply' are the same"),
         ("republish", ["to_time"], "the conf of republish_t is a list; expected a JSON object"),
         ("republish", {"transactions": "fast"}, "'transactions' isn't a.*it was removed, as each"),
@@ -215,6 +218,20 @@ def test_conf_commands_name(kind: str, other: str, field: str) -> None:
     assert tasks
     for task in tasks:
         assert getattr(task, field).startswith(field_value(kind, field)[:-3])
+
+
+@pytest.mark.parametrize("other", ["partition", "partitions"])
+@pytest.mark.parametrize("number", [0, "0", 7])
+def test_conf_of_partition(other: str, number: object) -> None:
+    """A single partition is the one that is sent, also the first: not all of them."""
+    given = [number] if other == "partitions" else number
+    params = {"partitions": None, other: given}
+    template = NativeEnvironment().from_string(field_value("republish", "partitions"))
+    task = RepublishToKafkaOperator(
+        task_id="t", pipeline=PIPELINE, partitions=template.render(params=params)
+    )
+
+    assert task.options(RepublishRequest).partitions == (int(str(number)),)
 
 
 @pytest.mark.parametrize("kind", COMMAND_OF)
