@@ -2,7 +2,8 @@
 
 Each segment is published at least once. The notes are in the archive's folder `told`:
 `generations.json` says which receipts of generations were published, `windows/<key>.json` that a
-window was. A run that is retried or cleared publishes the same segments again.
+window was. A run that is retried or cleared publishes the same segments again, also if other runs
+have published theirs since; of generations, if it is among the last `RUNS` that published any.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.documents import ToldDocument, ToldWindowDocument
+from kafka_drain.archive.documents import ToldDocument, ToldRow, ToldWindowDocument
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.offsets import OffsetRange, merge
 from kafka_drain.proof.sealed_files import readable_receipts
 
@@ -24,6 +26,9 @@ from kafka_drain.proof.sealed_files import readable_receipts
 #: RANGES partition ranges. Older ones are combined, one entry for each generation.
 SEGMENTS = 100
 RANGES = 100_000
+
+#: Number of earlier runs whose segments are noted, so that they can be cleared.
+RUNS = 500
 
 #: Number of files, and of topics, that a summary names.
 FILES = 100
@@ -40,17 +45,21 @@ class Publication:
     Attributes:
         run: The run's id; None for a run that isn't repeated.
         before: The newest receipt published before the run, by the generation's number.
+        earlier: The other runs that have published any, oldest first, and what this run has
+            published before they did.
     """
 
     archive: Archive
     run: str | None
     before: dict[str, str]
+    earlier: Sequence[ToldRow] = ()
 
     def receipts(self, sealed: Sequence[Receipt] = ()) -> Iterator[Receipt]:
         """Yield the receipts to publish, oldest first.
 
         Damaged receipts are skipped: validation reports them as findings. Generations before the
-        newest published one are closed: of these, only what this run has sealed is published.
+        newest published one are closed: of these, only what this run has sealed is published, now
+        or before it was cleared.
 
         Args:
             sealed: The receipts that this run has sealed.
@@ -58,12 +67,24 @@ class Publication:
         newest = max(map(int, self.before), default=0)
         for generation in self.archive.snapshot().generations:
             told = self.before.get(str(generation.number), "")
+            yield from readable_receipts(generation, self._again(generation))
             if generation.number < newest:
                 own = (found for found in sealed if found.generation == generation.number)
                 yield from (found for found in own if found.name > told)
             else:
                 names = [name for name in generation.receipt_names() if name > told]
                 yield from readable_receipts(generation, names)
+
+    def _again(self, generation: SnapshotGeneration) -> list[str]:
+        """Return the names of a generation's receipts that this run has published before others."""
+        number = str(generation.number)
+        own = [
+            (row.before.get(number, ""), row.told[number])
+            for row in self.earlier
+            if row.run == self.run and number in row.told
+        ]
+        names = generation.receipt_names() if own else ()
+        return [name for name in names if any(after < name <= last for after, last in own)]
 
     def note(self, told: Iterable[Receipt]) -> None:
         """Note the given receipts as published.
@@ -74,8 +95,12 @@ class Publication:
         Raises:
             ArchiveError: When the folder isn't writable.
         """
-        now = self.before | {str(receipt.generation): receipt.name for receipt in told}
-        ToldDocument(run=self.run, before=self.before, told=now).write(_path(self.archive))
+        now = dict(self.before)
+        for receipt in told:
+            number = str(receipt.generation)
+            now[number] = max(receipt.name, now.get(number, ""))
+        more = {"earlier": list(self.earlier[-RUNS:])} if self.earlier else {}
+        ToldDocument(run=self.run, before=self.before, told=now, **more).write(_path(self.archive))
 
 
 def begin_publication(archive: Archive, run: str | None) -> Publication:
@@ -96,8 +121,9 @@ def begin_publication(archive: Archive, run: str | None) -> Publication:
     document = ToldDocument.read_note(path)
     if document is None:
         return Publication(archive, run, {})
-    is_again = run is not None and document.run == run
-    return Publication(archive, run, document.before if is_again else document.told)
+    if run is not None and document.run == run:
+        return Publication(archive, run, document.before, document.earlier or ())
+    return Publication(archive, run, document.told, document.rows())
 
 
 def unpublished_windows(

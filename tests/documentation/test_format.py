@@ -319,7 +319,7 @@ def drained(folder: Path) -> Archive:
     noted_at = "2026-01-01T12:00:00.000+00:00"
     note_moment(archive.root, CLUSTER, asked_at=noted_at, answered_at=noted_at)
     ValuePlan(schemas={7: WriterSchema(7, "long")}, changed=True).keep(archive.root, NOW)
-    publication = begin_publication(archive, None)
+    publication = begin_publication(archive, "run")
     seal(archive)
     generation = open_next(archive, "parquet", ["topic"])
     generation.add_topics({"later": "id-of-later"})
@@ -348,6 +348,8 @@ def drained(folder: Path) -> Archive:
     report.kafka = {"bootstrap_servers": "kafka:9092", "cluster_id": "cluster-1"}
     note_overview(archive, report, write_report(archive, report, "scheduled__2026-01-01"))
     publication.note(publication.receipts())
+    # The run before it may be cleared.
+    begin_publication(archive, "next").note([])
     note_windows(archive, [window.receipt for window in archive.snapshot().windows], "run")
     hole = Hole("generations/0002", "generations/0001", "id", P0, OffsetRange(3, 5))
     note_sealed(archive.root, note_of_holes([hole]))

@@ -62,6 +62,52 @@ def test_told_once_noted(tmp_path: Path) -> None:
     assert names(archive, "third") == []
 
 
+def test_told_again_after_others(tmp_path: Path) -> None:
+    """A run that is cleared tells its own again, also if other runs have told theirs since."""
+    archive = golden_copy(tmp_path / "archive")
+    first = begin_publication(archive, "first")
+    own = [receipt.name for receipt in seal(archive).sealed]
+    first.note(first.receipts())
+    add_batch(archive.generation(1), 14, END, END + 3)
+    second = begin_publication(archive, "second")
+    [newer] = seal(archive).sealed
+    second.note(second.receipts())
+
+    assert names(archive, "first") == own
+    again = begin_publication(archive, "first")
+    again.note(again.receipts())
+    assert names(archive, "first") == own
+    assert names(archive, "second") == [newer.name]
+    assert names(archive, "third") == []
+    assert names(archive, None) == []
+
+
+def test_told_again_of_closed_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cleared run tells its own of closed generations too, and those sealed when it was tried.
+
+    Runs that are too many runs ago tell nothing that others have told.
+    """
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    for number, run in enumerate(["first", "second", "third"]):
+        publication = begin_publication(made.archive, run)
+        sealed_in(made, number)
+        if run == "second":
+            made.open_generation()
+            sealed_in(made, 3)
+        publication.note(publication.receipts())
+    sealed_in(made, 4)
+
+    again = begin_publication(made.archive, "first")
+    assert places(again.receipts()) == [(1, 0), (2, 2)]
+    again.note(again.receipts())
+    assert places(begin_publication(made.archive, "second").receipts()) == [(1, 1), (2, 0)]
+    assert places(begin_publication(made.archive, "fourth").receipts()) == []
+    monkeypatch.setattr(module, "RUNS", 2)
+    begin_publication(made.archive, "fourth").note([])
+    assert places(begin_publication(made.archive, "second").receipts()) == []
+    assert places(begin_publication(made.archive, "third").receipts()) == [(2, 1)]
+
+
 def test_told_closed_generation(tmp_path: Path) -> None:
     """A generation before the newest that was told isn't listed again: its own run tells of it."""
     made = MadeArchive(tmp_path / "archive", {"t": "id"})

@@ -605,6 +605,21 @@ class ReadFromDocument(Document):
     topics: dict[str, str]
 
 
+class ToldRow(Row):
+    """The receipts of generations that an earlier run has published; it may be cleared.
+
+    Attributes:
+        run: The run.
+        before: Name of the newest receipt published before, by number of the generations of which
+            it has published any; without those of which it was the first.
+        told: Name of the newest one that it has published, by number of these generations.
+    """
+
+    run: str
+    before: dict[str, str]
+    told: dict[str, str]
+
+
 class ToldDocument(Document):
     """`told/generations.json`: which receipts of generations asset events have published.
 
@@ -612,11 +627,22 @@ class ToldDocument(Document):
         run: The run that published last; None for a run that isn't repeated.
         before: Name of the newest receipt published before that run, by generation number.
         told: Name of the newest published receipt, by generation number.
+        earlier: The runs before it that have published any, oldest first: a limited number.
     """
 
     run: str | None
     before: dict[str, str]
     told: dict[str, str]
+    earlier: list[ToldRow] | None = None
+
+    def rows(self) -> list[ToldRow]:
+        """Return all runs that have published any and may be repeated, oldest first."""
+        new = {n: name for n, name in self.told.items() if name != self.before.get(n)}
+        rows = list(self.earlier or ())
+        if self.run is not None and new:
+            before = {n: name for n, name in self.before.items() if n in new}
+            rows.append(ToldRow(run=self.run, before=before, told=new))
+        return rows
 
 
 class ToldWindowDocument(Document):
