@@ -194,8 +194,9 @@ class ValidateManifestOperator(SparkJobOperator):
         sealed = list(publication.receipts(report.sealed))
         extra = summary | {"segments": segment_events(sealed)}
         tell_validated(self.outlets, context, self.pipeline, extra)
-        publication.note(sealed)
         self._push(context, SEALED_KEY, sealed_summary(self.pipeline.archive, sealed))
+        # Last: an attempt that fails has published nothing.
+        publication.note(sealed)
         return summary
 
     def _reach(self) -> Reach:
@@ -293,8 +294,8 @@ class ValidateManifestOperator(SparkJobOperator):
         sealed = unpublished_windows(plan.archive, sealed_windows(plan), run)
         extra = summary | {"segments": segment_events(sealed)}
         tell_validated(self.outlets, context, self.pipeline, extra)
-        note_windows(plan.archive, sealed, run)
         self._push(context, SEALED_KEY, sealed_summary(self.pipeline.archive, sealed))
+        note_windows(plan.archive, sealed, run)
         return summary
 
     def _push(self, context: Context, key: str, value: object) -> None:

@@ -41,6 +41,39 @@ class OneOutlet:
         return self.event
 
 
+def test_validate_operator_tells_what_was_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a run couldn't store as its XCom, so that it failed, is told by the next one."""
+    archive = golden_copy(tmp_path / "archive")
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(archive.root))
+    asset = archive_asset(pipeline)
+    operator = ValidateManifestOperator(task_id="validate", pipeline=pipeline, outlets=[asset])
+
+    def validate(*_: Any, **__: Any) -> Report:
+        seal(archive)
+        return Report(str(archive.root), "p", findings=[])
+
+    def attempt(run: str, away: str) -> int:
+        def push(key: str, value: Any) -> None:
+            if key == away:
+                raise RuntimeError("Airflow's API server doesn't answer")
+
+        event, task = SimpleNamespace(extra=None), SimpleNamespace(xcom_push=push)
+        context: Any = {"run_id": run, "outlet_events": OneOutlet(event), "ti": task}
+        operator.execute(context)
+        return len(event.extra["segments"])
+
+    monkeypatch.setattr(validation, "validate_archive", validate)
+    with pytest.raises(RuntimeError, match="doesn't answer"):
+        attempt("first", "sealed")
+
+    assert attempt("second", "") == 3
+    assert attempt("third", "") == 0
+
+
 def test_validate_operator_tells_what_failed_attempt_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
