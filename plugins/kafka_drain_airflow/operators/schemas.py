@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
@@ -127,8 +127,8 @@ class CheckDecodingOperator(SparkJobOperator):
 
         Raises:
             AirflowSkipException: If there is nothing to decode.
-            AirflowFailException: If a key or value isn't decoded to the value that it has in the
-                archive; names the first.
+            AirflowFailException: If there is no result of a republish, or a key or value isn't
+                decoded to the value that it has in the archive; names the first.
             RegistryUnavailableError: If the target's registry doesn't respond.
             TransientError: If the target can't be read to the end.
         """
@@ -136,6 +136,12 @@ class CheckDecodingOperator(SparkJobOperator):
         from kafka_drain.republish.verifying.decoding_check import check_run
 
         run = self.republished
+        if not isinstance(run, Mapping):
+            raise AirflowFailException(
+                f"republished = {run!r} isn't the result of a republish: its task may have been "
+                "marked as success, or this DAG may not render native objects. Nothing was "
+                "checked; clear the republish, which sends nothing twice, and this task"
+            )
         if "verification" not in run or not run.get("schema_ids"):
             raise AirflowSkipException("nothing to decode: a dry run, or without a schema map")
         with terminal_errors_fail(), archive_access(self.pipeline):

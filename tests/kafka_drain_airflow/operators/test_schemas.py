@@ -163,6 +163,13 @@ def test_check_decoding_operator_skipped(without: str, pipeline: Pipeline) -> No
         check(pipeline, {k: v for k, v in REPUBLISHED.items() if k != without})
 
 
+@pytest.mark.parametrize("republished", [None, "None"])
+def test_check_decoding_operator_no_result(republished: Any, pipeline: Pipeline) -> None:
+    """After a republish that was marked as success, nothing was checked, and that is said."""
+    with pytest.raises(AirflowFailException, match="may have been marked as success.*Nothing was"):
+        check(pipeline, republished)
+
+
 def test_check_decoding_operator_no_run(
     pipeline: Pipeline, target: FakeRegistry, checked: list[Any]
 ) -> None:
