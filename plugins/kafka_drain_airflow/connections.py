@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from base64 import b64decode
 from collections.abc import Callable, Iterator
@@ -77,7 +78,7 @@ def _registry(conn_id: str | None) -> SchemaRegistry | None:
     if conn_id is None:
         return None
     require_connection(conn_id, "Generic", '{"url": "https://host:8081"} as its extra')
-    return SchemaRegistry(BaseHook.get_connection(conn_id).extra_dejson)
+    return SchemaRegistry(extra_of(BaseHook.get_connection(conn_id), conn_id))
 
 
 def hash_key(pipeline: Pipeline) -> bytes:
@@ -111,6 +112,26 @@ def require_connection(conn_id: str, kind: str, needs: str) -> None:
         ) from error
 
 
+def extra_of(connection: Any, conn_id: str) -> dict[str, Any]:
+    """Return a connection's extra.
+
+    Raises:
+        ConfigError: If it isn't a JSON object; Airflow would take a text that isn't JSON for an
+            empty one. Shows no value, which may be a secret.
+    """
+    extra = connection.extra_dejson
+    try:
+        is_json = bool(extra) or not connection.extra or json.loads(connection.extra) == extra
+    except ValueError:
+        is_json = False
+    if not is_json or not isinstance(extra, dict):
+        kind = type(extra).__name__ if is_json else "text that isn't JSON"
+        raise ConfigError(
+            f"the extra of the Airflow connection {conn_id!r} is a {kind}; expected a JSON object"
+        )
+    return extra
+
+
 def spark_connection(conn_id: str) -> SparkConnection:
     """Return the settings of a connection of type Spark or Spark Connect.
 
@@ -126,7 +147,7 @@ def spark_connection(conn_id: str) -> SparkConnection:
 
     require_connection(conn_id, "Spark", "the master as its host, for example local[*]")
     connection = BaseHook.get_connection(conn_id)
-    extra = connection.extra_dejson
+    extra = extra_of(connection, conn_id)
     who = f"the Airflow connection {conn_id!r}"
     if not connection.host:
         raise ConfigError(f"{who} has no host; expected the Spark master, for example local[*]")
@@ -146,7 +167,7 @@ def spark_connection(conn_id: str) -> SparkConnection:
         options += ["--conf", f"spark.kubernetes.namespace={extra['namespace']}"]
     try:
         keytab = b64decode(extra.get("keytab") or "", validate=True)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ConfigError(f"{who} has a keytab that isn't valid base64") from error
     try:
         mode = extra.get("deploy-mode") or "client"

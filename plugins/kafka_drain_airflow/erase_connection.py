@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import BaseHook
 
 from kafka_drain.errors import ConfigError
-from kafka_drain_airflow.connections import require_connection
+from kafka_drain_airflow.connections import extra_of, require_connection
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
@@ -60,7 +60,7 @@ def erased_names(pipeline: Pipeline, request: str) -> tuple[Keys, Headers, str]:
     conn_id = erase_connection_id(pipeline.erase_conn_id, request)
     require_connection(conn_id, "Generic", "the keys as its password, one a line")
     connection, who = BaseHook.get_connection(conn_id), f"the Airflow connection {conn_id!r}"
-    extra = connection.extra_dejson
+    extra = extra_of(connection, conn_id)
     _refuse_extra(extra, who)
     keys: Keys = None
     if connection.password and extra.get("keys_file"):

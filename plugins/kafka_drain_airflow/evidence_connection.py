@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import BaseHook
 
 from kafka_drain.errors import ConfigError
-from kafka_drain_airflow.connections import listed, require_connection
+from kafka_drain_airflow.connections import extra_of, listed, require_connection
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def evidence_signer(pipeline: Pipeline) -> Signer | None:
 
     require_connection(conn_id, "Generic", "the private key in PEM as its password")
     connection, who = BaseHook.get_connection(conn_id), f"the Airflow connection {conn_id!r}"
-    extra = connection.extra_dejson
+    extra = extra_of(connection, conn_id)
     if connection.password:
         key = SigningKey.parse(connection.password, who)
     elif extra.get("key_file"):

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from kafka_drain.errors import ConfigError
-from kafka_drain_airflow.connections import require_connection
+from kafka_drain_airflow.connections import extra_of, require_connection
 
 if TYPE_CHECKING:
     from kafka_drain.kafka.cluster import KafkaCluster
@@ -69,10 +69,15 @@ def _settings(conn_id: str) -> dict[str, Any]:
         def _get_client(self, config: dict[str, Any]) -> dict[str, Any]:
             return config
 
-    written = BaseHook.get_connection(conn_id).extra_dejson
+    written = extra_of(BaseHook.get_connection(conn_id), conn_id)
     if not written.get("bootstrap.servers"):
         # The core says how to add them.
         return dict(written)
+    if not isinstance(written["bootstrap.servers"], str):
+        raise ConfigError(
+            f"bootstrap.servers is a {type(written['bootstrap.servers']).__name__}; expected text, "
+            "addresses with commas between them"
+        )
     paths = {
         name: value
         for name, value in written.items()

@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 from kafka_drain.errors import ArchiveError, ConfigError, MachineError, StoreUnavailableError
 from kafka_drain.storage.credential_server import STRONGER, Credentials, credential_server
 from kafka_drain.storage.s3 import beyond_keys, options_of, scheme_of, variables_of
-from kafka_drain_airflow.connections import require_connection
+from kafka_drain_airflow.connections import extra_of, require_connection
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
@@ -68,7 +68,7 @@ def store_access(conn_id: str) -> StoreAccess:
     """
     require_connection(conn_id, "Amazon Web Services", NEEDS)
     connection = BaseHook.get_connection(conn_id)
-    extra = connection.extra_dejson
+    extra = extra_of(connection, conn_id)
     more = beyond_keys(extra)
     if not more:
         return StoreAccess(variables_of(conn_id, connection.login, connection.password, extra))

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from kafka_drain_airflow.connections import (
     spark_engine,
     terminal_errors_fail,
 )
+from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.store_connection import store_access
 from tests.faults.injection import wait_for
 
 
@@ -299,6 +302,7 @@ def test_spark_connection_extras(monkeypatch: pytest.MonkeyPatch) -> None:
             "has spark-binary '/tmp/mine'; accepted: spark-submit, spark2-submit, spark3-submit",
         ),
         ({"host": "yarn", "extra": {"keytab": "no base64!"}}, "a keytab that isn't valid base64"),
+        ({"host": "yarn", "extra": {"keytab": 5}}, "a keytab that isn't valid base64"),
     ],
 )
 def test_spark_connection_refused(
@@ -307,6 +311,33 @@ def test_spark_connection_refused(
     """Settings with which no job can run are refused by name before anything starts."""
     with pytest.raises(ConfigError, match=re.escape(says)):
         spark(monkeypatch, **connection)
+
+
+def registry_of(conn_id: str) -> object:
+    """Open a Schema Registry by its connection."""
+    values = {"encoding": "avro", "registry_conn_id": conn_id}
+    return schema_registry(Pipeline(name="p", topics=["t"], archive="/a", values=values))
+
+
+#: What opens a connection, by the type of it.
+OPENED: dict[str, Callable[[str], object]] = {
+    "kafka": kafka_cluster,
+    "spark": spark_connection,
+    "aws": store_access,
+    "generic": registry_of,
+}
+
+
+@pytest.mark.parametrize("kind", OPENED)
+@pytest.mark.parametrize("extra", [["hush"], "hush"])
+def test_extra_refused(kind: str, extra: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extra that is no JSON object is named, not taken for an empty one; it isn't shown."""
+    connection = {"conn_type": kind, "host": "local[*]", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps(connection))
+
+    with pytest.raises(ConfigError, match=r"the Airflow connection 'odd' is a .*JSON o") as raised:
+        OPENED[kind]("odd")
+    assert "hush" not in str(raised.value)
 
 
 def test_spark_connection_unknown() -> None:

@@ -99,6 +99,12 @@ def test_kafka_cluster_no_servers(connect: Any) -> None:
         connect({"client.id": "x"})
 
 
+def test_kafka_cluster_list_of_servers(connect: Any) -> None:
+    """A list of brokers is refused with what is expected instead."""
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is a list; expected text, addr"):
+        connect({"bootstrap.servers": ["a:1", "b:2"]})
+
+
 def test_kafka_cluster_unknown_connection() -> None:
     """A connection that doesn't exist is named, with how to create it."""
     with pytest.raises(ConfigError, match="no Airflow connection 'nowhere'; create one of type Ka"):

@@ -166,7 +166,7 @@ def test_check_decoding_operator_skipped(without: str, pipeline: Pipeline) -> No
 @pytest.mark.parametrize("republished", [None, "None"])
 def test_check_decoding_operator_no_result(republished: Any, pipeline: Pipeline) -> None:
     """After a republish that was marked as success, nothing was checked, and that is said."""
-    with pytest.raises(AirflowFailException, match="may have been marked as success.*Nothing was"):
+    with pytest.raises(AirflowFailException, match=r"may have been marked as success.*Nothing was"):
         check(pipeline, republished)
 
 
