@@ -119,7 +119,8 @@ def fields_of(kind: str, names: Collection[str]) -> dict[str, str]:
 def _template(kind: str, name: str, option: Mapping[str, Any]) -> str:
     # As a quoted literal: native rendering would turn a topic named 2024 into a number, and so the
     # date 20260131.
-    is_text = option.get("type") == "string" and "enum" not in option
+    # A list may be given as one text: a topic named 2024_01 would be 202401.
+    is_text = option.get("type") in ("string", "array") and "enum" not in option
     return field_value(kind, name, "pprint" if is_text else "")
 
 

@@ -237,7 +237,8 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     assert fields.pop("plan") == ""
     # Native rendering turns a topic named 2024 into a number, but not a quoted one.
     of_names = {"target_topic", "run_name", "schema_map", "hash_key_file", "change", "placement"}
-    of_names |= {"plan_id", "from_time", "to_time"}
+    of_names |= {"plan_id", "from_time", "to_time", "topics", "partitions", "offsets", "keep_ids"}
+    of_names |= {"filters", "mask", "hash_fields", "drop_headers"}
     for name in of_names:
         assert fields.pop(name) == field_value("republish", name, "pprint")
     assert fields.pop("plan_hours") == 24

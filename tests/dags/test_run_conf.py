@@ -18,11 +18,13 @@ from jinja2.nativetypes import NativeEnvironment
 from kafka_drain.cli.main import COMMANDS, parser
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
+from kafka_drain.maintenance.erase_options import EraseOptions
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow import create_dags, create_group_dags, create_watch_dag
 from kafka_drain_airflow.dag_tags import kind_of
-from kafka_drain_airflow.forms import COMMANDS_NAMES, field_value, form_of
+from kafka_drain_airflow.forms import COMMANDS_NAMES, field_value, fields_of, form_of
 from kafka_drain_airflow.operators.approval import Approval
+from kafka_drain_airflow.operators.erase import EraseOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.run_conf import check_conf
 
@@ -232,6 +234,22 @@ def test_conf_of_partition(other: str, number: object) -> None:
     )
 
     assert task.options(RepublishRequest).partitions == (int(str(number)),)
+
+
+@pytest.mark.parametrize("kind", ["republish", "erase"])
+@pytest.mark.parametrize("given", ["2024_01", "1e5", "7", ["2024_01", "b"]])
+def test_conf_of_topic(kind: str, given: Any) -> None:
+    """A topic whose name looks like a number in Python is the one that is meant."""
+    template = NativeEnvironment().from_string(fields_of(kind, ["topics"])["topics"])
+    task = EraseOperator(
+        task_id="t",
+        pipeline=PIPELINE,
+        request="r",
+        topics=template.render(params={"topics": None, "topic": given}),
+    )
+
+    expected = (given,) if isinstance(given, str) else tuple(given)
+    assert task.options(EraseOptions).topics == expected
 
 
 @pytest.mark.parametrize("kind", COMMAND_OF)
