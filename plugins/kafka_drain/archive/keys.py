@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from upath import UPath
@@ -21,7 +22,7 @@ from kafka_drain.encryption.data_keys import (
     wrapped_document,
 )
 from kafka_drain.encryption.kms import KEY_BYTES
-from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.errors import ArchiveError, ConfigError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.storage.json_files import create_document
 
@@ -128,11 +129,28 @@ def keys_for_writing(
         document = wrapped_document(
             current, secrets.token_bytes(KEY_BYTES), encryption.kms, encryption.key
         )
+        document["created_at"] = _newest_time(document["created_at"], documents.values())
         path = root / FOLDER / file_name(current, 1)
         if not create_document(path, document):
             raise ArchiveError(f"{path} is there already; run this again")
         documents[current] = read_key(path)
     return {"current": current, "keys": [documents[id_] for id_ in sorted(documents)]}
+
+
+def _newest_time(now: str, documents: Iterable[Mapping[str, str]]) -> str:
+    """Return the time of a new data key, which is later than that of all others.
+
+    They may be made within a millisecond, or by a clock that goes ahead.
+    """
+    last = max((document["created_at"] for document in documents), default="")
+    if last < now:
+        return now
+    try:
+        after = datetime.fromisoformat(last) + timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        # Somebody has changed it.
+        return now
+    return after.isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True)
@@ -157,7 +175,8 @@ class Rewrap:
         older one.
 
         Raises:
-            KeyUnavailableError: When an old or the new master key can't be had.
+            KeyUnavailableError: When an old or the new master key can't be had, or what a killed
+                run wrote can't be opened; no data key is lost.
         """
         for id_, path in self.due.items():
             old = read_key(path)
@@ -167,8 +186,27 @@ class Rewrap:
             target = self.root / FOLDER / file_name(id_, version_of(path) + 1)
             if not create_document(target, new):
                 raise ArchiveError(f"{target} was written by somebody else; run this again")
-        for path in older_documents(self.root):
+        older = older_documents(self.root)
+        self._open_kept(older)
+        for path in older:
             path.unlink()
+
+    def _open_kept(self, older: Iterable[UPath]) -> None:
+        """Open what an earlier run wrote: only an older document may still hold the data key."""
+        newest = list_keys(self.root)
+        for path in older:
+            id_ = path.name.partition(".")[0]
+            if id_ in self.due:
+                continue
+            try:
+                open_key(read_key(newest[id_]))
+            except KeyUnavailableError as error:
+                raise KeyUnavailableError(
+                    f"{newest[id_]}, which an earlier run wrote, can't be opened: {error}. So "
+                    f"{path}, which it replaced, was kept. If that master key can't be had again, "
+                    f"remove {newest[id_]}, and run this again, with the master key that {path} "
+                    "names"
+                ) from error
 
 
 def plan_rewrap(root: UPath, encryption: Encryption) -> Rewrap:

@@ -36,9 +36,14 @@ def have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
     path = tmp_path / "keys.json"
     monkeypatch.setenv(FILE_VARIABLE, str(path))
 
-    def write(*names: str) -> None:
+    def write(*names: str, **others: str) -> None:
         path.touch(mode=0o600)
-        made = {name: base64.b64encode((name * 32)[:32].encode()).decode() for name in names}
+        named = dict.fromkeys(names) | others
+        keys_of = {name: (other or name) for name, other in named.items()}
+        made = {
+            name: base64.b64encode((content * 32)[:32].encode()).decode()
+            for name, content in keys_of.items()
+        }
         path.write_text(json.dumps(made))
         data_keys._data_key.cache_clear()
 
@@ -141,6 +146,67 @@ def test_rewrap_killed(
     have("new")
     assert data_key(root, made["current"]) == opened
     assert [path.name for path in (root / FOLDER).iterdir()] == [f"{made['current']}.0002.json"]
+
+
+@pytest.mark.parametrize(
+    "second", ["2026-01-01T00:00:00.000+00:00", "2025-12-31T23:59:59.000+00:00"]
+)
+def test_keys_for_writing_same_time(
+    tmp_path: Path, have: Callable[..., None], monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    """A later data key is the newest, also within a millisecond, or with a clock set back."""
+    root = UPath(tmp_path / "archive")
+    have("old", "new")
+    ids = iter(["b" * 16, "a" * 16])
+    monkeypatch.setattr(keys.secrets, "token_hex", lambda size: next(ids))
+    times = iter(["2026-01-01T00:00:00.000+00:00", second])
+    monkeypatch.setattr(data_keys, "now_text", lambda: next(times, second))
+
+    older, newest = keys_for_writing(root, OLD), keys_for_writing(root, NEW)
+
+    assert older is not None
+    assert newest is not None
+    assert encryption_of(root) == NEW
+    plan_rewrap(root, NEW).apply()
+    again = keys_for_writing(root, NEW)
+    assert again is not None
+    assert again["current"] == newest["current"] != older["current"]
+
+
+def test_rewrap_other_master_key(
+    tmp_path: Path, have: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only document that can be opened isn't removed; the error says how to go on with it.
+
+    A killed rewrap has written another, for a master key that was made again since.
+    """
+    root = UPath(tmp_path / "archive")
+    have("old", "new")
+    made = keys_for_writing(root, OLD)
+    assert made is not None
+    opened = data_key(root, made["current"])
+    with monkeypatch.context() as patch:
+
+        def killed(root: UPath) -> list[UPath]:
+            raise KeyboardInterrupt
+
+        patch.setattr(keys, "older_documents", killed)
+        with pytest.raises(KeyboardInterrupt):
+            plan_rewrap(root, NEW).apply()
+    have("old", "new", new="other")
+
+    with pytest.raises(
+        KeyUnavailableError, match=r"0002\.json, which an earlier run wrote"
+    ) as said:
+        plan_rewrap(root, NEW).apply()
+
+    written = root / FOLDER / f"{made['current']}.0002.json"
+    assert f"remove {written}, and run this again" in str(said.value)
+    written.unlink()
+    plan_rewrap(root, NEW).apply()
+    data_keys._data_key.cache_clear()
+    assert data_key(root, made["current"]) == opened
+    assert [path.name for path in (root / FOLDER).iterdir()] == [written.name]
 
 
 def test_rewrap_order(tmp_path: Path, have: Callable[..., None]) -> None:
