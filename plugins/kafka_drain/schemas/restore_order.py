@@ -161,7 +161,7 @@ def refusal(subject: str, steps: Sequence[PlannedVersion], held: TargetSubject, 
             f"{subject} holds other schemas in the target: version {foreign[0]} isn't in the "
             f"archive, and version {missing[0]} isn't in the target. Restore into an empty subject"
         )
-    if missing and found and missing[0] < max(s.schema.version for s in steps if s.found):
+    if missing and _are_newer_there(steps, missing[0]):
         return (
             f"version {missing[0]} of {subject} would come after newer ones, which the target "
             "already has. Restore into an empty subject"
@@ -173,6 +173,16 @@ def refusal(subject: str, steps: Sequence[PlannedVersion], held: TargetSubject, 
             "Use --ids new"
         )
     return ""
+
+
+def _are_newer_there(steps: Sequence[PlannedVersion], version: int) -> bool:
+    """Return whether the target has versions that are newer than a missing one.
+
+    A schema that was registered again is found where its older version is, which says nothing.
+    """
+    older = {s.found.version for s in steps if s.found and s.schema.version < version}
+    newer = {s.found.version for s in steps if s.found and s.schema.version > version}
+    return bool(newer - older)
 
 
 def taken_ids(steps: Iterable[PlannedVersion], target_ids: Collection[int]) -> list[int]:

@@ -17,8 +17,8 @@ from kafka_drain.schemas.restore import SchemaRestore, rows_of
 from kafka_drain.schemas.restore_order import KEEP, NEW
 from kafka_drain.schemas.schema_map import read_map
 from tests.fake_registry import FakeRegistry, fake_registry
-from tests.kafka_drain.made_archive import NOW, MadeArchive
-from tests.kafka_drain.schemas.test_capture import CITY, capture, made, registry
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+from tests.kafka_drain.schemas.test_capture import CITY, T0, capture, made, registry, value
 
 __all__ = ["made", "registry"]
 
@@ -162,6 +162,38 @@ def test_apply_killed(
         assert held(target) == IDS
     assert "IMPORT" not in target.modes.values()
     assert "NONE" not in target.compatibility.values()
+
+
+@pytest.mark.parametrize("ids", [NEW, KEEP])
+def test_apply_killed_registered_again(
+    made: MadeArchive,
+    registry: FakeRegistry,
+    target: FakeRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    ids: str,
+) -> None:
+    """So is one of a subject that was deleted, and whose first schema was then registered again."""
+    made.seal({T0: dense(6, 7)}, value=value(5), key=None)
+    registry.delete("t-value", 2)
+    registry.register("t-value", 5, CITY | {"name": "Old"})
+    capture(made, registry)
+    register = registering.Subjects.register
+
+    def killed(self: Any, subject: str, schema: Any, *args: Any, **options: Any) -> int:
+        if (subject, schema.version) == ("t-value", 2):
+            raise KeyboardInterrupt
+        return register(self, subject, schema, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registering.Subjects, "register", killed)
+        with pytest.raises(KeyboardInterrupt):
+            apply(made, target, ids)
+
+    written = apply(made, target, ids)
+
+    new_ids = {row.id: row.new_id for row in written.schemas}
+    assert [row.version for row in written.schemas if row.subject == "t-value"] == [1, 2, 3]
+    assert len(set(new_ids.values())) == len(new_ids) == 5
 
 
 def test_apply_twice(captured: MadeArchive, target: FakeRegistry) -> None:

@@ -153,6 +153,21 @@ def test_refusal(found: Any, held: list[int], mode: str, new: str, keep: str) ->
         assert (expected in said) if expected else not said
 
 
+def test_refusal_registered_again() -> None:
+    """A newer version with the schema of an older one isn't one that the target already has."""
+    first = RegisteredSchema("s", 1, 1)
+    steps = [
+        PlannedVersion("s", row(1, 1), first),
+        PlannedVersion("s", row(2, 2)),
+        PlannedVersion("s", row(3, 1), first),
+    ]
+
+    assert refusal("s", steps, TargetSubject([1], "READWRITE"), NEW) == ""
+    assert refusal("s", steps, TargetSubject([1], "IMPORT"), KEEP) == ""
+    steps[2] = PlannedVersion("s", row(3, 3), RegisteredSchema("s", 2, 3))
+    assert "come after newer" in refusal("s", steps, TargetSubject([1, 2], "IMPORT"), NEW)
+
+
 def test_taken_ids() -> None:
     """An id is taken if the target has it for none of the schemas that are restored."""
     shared = [
