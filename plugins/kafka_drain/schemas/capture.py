@@ -8,6 +8,7 @@ asked again the next time.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,13 @@ import pyarrow.compute as pc
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.documents import ReadThroughRow, RegistryDocument, SeenIdsRow, SubjectRow
+from kafka_drain.archive.documents import (
+    ReadThroughRow,
+    RegisteredRow,
+    RegistryDocument,
+    SeenIdsRow,
+    SubjectRow,
+)
 from kafka_drain.archive.files import (
     ATTEMPTS,
     ArchiveFile,
@@ -192,23 +199,75 @@ class _Asked:
                 continue
             if self._is_other_registry(known.get(name), subject):
                 continue
+            if self._has_other_ids(subject, known):
+                continue
             self.found[name] = subject
             referred = (row.subject for version in subject.versions for row in version.references)
             waiting += [name for name in referred if name not in done and name not in self.found]
 
     def _is_other_registry(self, before: SubjectRow | None, now: SubjectRow) -> bool:
         """Note a version whose id is another one than before: the registry must be another."""
-        # Known versions aren't fetched again; the newest one is enough to see it.
-        for version in before.versions[-1:] if before else ():
+        # Known versions aren't fetched again; the newest one that is there is enough to see it.
+        for version in reversed(before.versions if before else ()):
             found = self.subjects.version(now.name, version.version)
-            if found is not None and found.id != version.id:
-                self.notes.append(
+            if found is None:
+                continue
+            if found.id != version.id:
+                self._note(
                     f"version {version.version} of {now.name} has schema id {found.id} in "
                     f"{self.subjects.registry.url}, but {version.id} in the archive: this must be "
-                    "another registry. Correct the connection; what is kept stays as it is"
+                    "another registry, and the connection has to be corrected; or the subject was "
+                    "deleted for good and filled again: register its schemas under another "
+                    "subject, too, so that they are kept. What is kept stays as it is"
                 )
                 return True
+            return False
         return False
+
+    def _has_other_ids(self, now: SubjectRow, known: Mapping[str, SubjectRow]) -> bool:
+        """Note a new version whose id is that of another schema: the registry must be another.
+
+        Records of both would be decoded, and translated, by one of them.
+        """
+        before = {row.version for row in known[now.name].versions} if now.name in known else set()
+        new = {row.id: row for row in now.versions if row.version not in before}
+        for subject in known.values():
+            if _context(subject.name) != _context(now.name):
+                continue
+            for kept in subject.versions:
+                row = new.get(kept.id)
+                if row is not None and not _is_same(row, kept):
+                    self._note(
+                        f"schema id {row.id} is version {row.version} of {now.name} in "
+                        f"{self.subjects.registry.url}, but version {kept.version} of "
+                        f"{subject.name} in the archive, which is another schema: this must be "
+                        "another registry. Correct the connection; what is kept stays as it is"
+                    )
+                    return True
+        return False
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+def _context(subject: str) -> str:
+    """Return the context that a subject's ids are of; empty for the default one."""
+    context, found, _ = subject[1:].partition(":")
+    return context.lstrip(".") if subject.startswith(":.") and found else ""
+
+
+def _is_same(one: RegisteredRow, other: RegisteredRow) -> bool:
+    """Return whether two versions have the same schema, however it is spaced."""
+    if one.kind != other.kind:
+        return False
+    if one.text == other.text:
+        return True
+    try:
+        return bool(json.loads(one.text) == json.loads(other.text))
+    except ValueError:
+        # Protobuf.
+        return one.text.split() == other.text.split()
 
 
 def merged_seen(rows: Iterable[SeenIdsRow], counts: Mapping[IdLocation, int]) -> list[SeenIdsRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,60 @@ def test_capture_schemas_other_registry(made: MadeArchive, registry: FakeRegistr
 
     assert versions_of(found.document) == ALL
     assert "version 2 of city has schema id 31" in found.document.notes[0]
+
+
+def test_capture_schemas_other_ids(made: MadeArchive, registry: FakeRegistry) -> None:
+    """Nor is anything kept of a registry without these subjects that has other schemas for ids.
+
+    Two schemas of one id would decode and translate records of one by the other.
+    """
+    capture(made, registry)
+    made.seal({T1: dense(2, 3)}, value=value(21), key=None)
+    with fake_registry() as other:
+        other.register("elsewhere", 7, CITY | {"name": "Elsewhere"})
+        other.register("elsewhere", 21, CITY | {"name": "Elsewhere", "doc": "newer"})
+
+        found = capture(made, other)
+
+    assert versions_of(found.document) == ALL
+    assert found.missing == (21,)
+    [note] = found.document.notes
+    assert "schema id 7 is version 1 of elsewhere in http" in note
+    assert "version 2 of t-value in the archive" in note
+
+
+def test_capture_schemas_shared_id(made: MadeArchive, registry: FakeRegistry) -> None:
+    """A registry gives a schema the same id in every subject, however it is spaced."""
+    capture(made, registry)
+    text = json.dumps(CITY, indent=1)
+    registry.register("t-key", 3, text)
+
+    found = capture(made, registry)
+
+    assert ("t-key", 1, 3, False) in versions_of(found.document)
+    assert found.document.notes == []
+
+
+def test_capture_schemas_registered_again(made: MadeArchive, registry: FakeRegistry) -> None:
+    """A subject that was deleted for good and filled again is told; the way on keeps its schema."""
+    capture(made, registry)
+    registry._subjects["t-value"].clear()
+    registry._deleted.clear()
+    again = CITY | {"name": "Again"}
+    registry.register("t-value", 12, again)
+    made.seal({T1: dense(2, 3)}, value=value(12), key=None)
+
+    found = capture(made, registry)
+
+    assert versions_of(found.document) == ALL
+    assert found.missing == (12,)
+    [note] = found.document.notes
+    assert "version 1 of t-value has schema id 12" in note
+    assert "register its schemas under another subject, too" in note
+    registry.register("t-value-again", 12, again)
+    found = capture(made, registry)
+    assert found.missing == ()
+    assert versions_of(found.document) == [*ALL, ("t-value-again", 1, 12, False)]
 
 
 def compact(made: MadeArchive) -> None:
