@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka_drain.errors import ConfigError, EvidenceError
@@ -12,6 +12,9 @@ from kafka_drain.evidence.envelope import Envelope, Verifier
 from kafka_drain.evidence.keys import PublicKey
 from kafka_drain.evidence.statement import LIMITS, MEANINGS, NOT_COMPARED, Statement
 from kafka_drain.evidence.witness_lines import WitnessLine, check_lines, parse_lines
+
+#: How each envelope begins and ends.
+_BEGINS, _ENDS = b'{"payload":"', b"}]}"
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Verified:
         key_id: Id of the key that signed it, of the newest line in a witness.
         statement: The signed statement; in a witness, the newest one.
         lines: All lines of a witness; empty for a single statement.
+        unfinished: Number of lines of a witness that a killed run has begun; not among `lines`.
         compared: Results of the comparison with the archive; None if it wasn't compared.
     """
 
@@ -33,6 +37,7 @@ class Verified:
     statement: Statement
     lines: tuple[WitnessLine, ...] = ()
     compared: tuple[str, ...] | None = None
+    unfinished: int = 0
 
     @property
     def proven(self) -> list[str]:
@@ -48,7 +53,14 @@ class Verified:
     @property
     def not_proven(self) -> list[str]:
         """The claims that it doesn't prove."""
-        return [*LIMITS, *([NOT_COMPARED] if self.compared is None else [])]
+        begun = (
+            f"what {self.unfinished:,} unfinished lines were to say, which killed runs have left"
+        )
+        return [
+            *LIMITS,
+            *([begun] if self.unfinished else []),
+            *([NOT_COMPARED] if self.compared is None else []),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON types."""
@@ -95,10 +107,12 @@ def verify_evidence(name: str, content: bytes, keys: Mapping[str, PublicKey]) ->
 def _verify_witness(name: str, content: bytes, keys: Mapping[str, Verifier]) -> Verified:
     whole = content.splitlines(keepends=True)
     lines = parse_lines(whole, keys)
-    if len(lines) != len(whole):
-        known = {line.number for line in lines}
-        bad = next(number for number in range(1, len(whole) + 1) if number not in known)
-        raise EvidenceError(f"has a line {bad} that isn't signed evidence, or was changed")
+    known = {line.number for line in lines}
+    bad = [number for number in range(1, len(whole) + 1) if number not in known]
+    for number in bad:
+        # What it hides, if anything, is found by the hash in a later line.
+        if number == len(whole) or not _is_unfinished(whole[number - 1]):
+            raise EvidenceError(f"has a line {number} that isn't signed evidence, or was changed")
     for archive_id in dict.fromkeys(line.statement.archive_id for line in lines):
         about = [line for line in lines if line.statement.archive_id == archive_id]
         problem = check_lines(about)
@@ -106,7 +120,16 @@ def _verify_witness(name: str, content: bytes, keys: Mapping[str, Verifier]) -> 
             raise EvidenceError(f"isn't whole: {problem}")
     newest = lines[-1]
     digest = hashlib.sha256(content).hexdigest()
-    return Verified(name, digest, newest.key_id, newest.statement, tuple(lines))
+    return Verified(
+        name, digest, newest.key_id, newest.statement, tuple(lines), unfinished=len(bad)
+    )
+
+
+def _is_unfinished(line: bytes) -> bool:
+    """Return whether a line begins as an envelope does, and ends early: its run was killed."""
+    content = line.rstrip(b"\n")
+    start = content[: len(_BEGINS)]
+    return bool(start) and _BEGINS.startswith(start) and not content.endswith(_ENDS)
 
 
 def compare_with_archive(verified: Verified, path: str) -> Verified:
@@ -140,11 +163,4 @@ def compare_with_archive(verified: Verified, path: str) -> Verified:
         shown = "; ".join(f"{each.path} {each.detail}" for each in found[:5])
         raise EvidenceError(f"{path} isn't the archive that {verified.name} is about: {shown}")
     paths = dict.fromkeys(path for statement in mine for path in statement.heads)
-    return Verified(
-        verified.name,
-        verified.sha256,
-        verified.key_id,
-        verified.statement,
-        verified.lines,
-        tuple(paths),
-    )
+    return replace(verified, compared=tuple(paths))

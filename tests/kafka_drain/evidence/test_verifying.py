@@ -86,6 +86,36 @@ def test_verify_witness(evidence: Evidence) -> None:
         verify_evidence("it", first + b"{}\n", keys)
 
 
+def test_verify_witness_unfinished(evidence: Evidence) -> None:
+    """Half a line, which a killed run has left, doesn't make a witness wrong for ever."""
+    _, witness, key, archive = evidence
+    keys = trusted([key.public])
+    first, second = witness.read_bytes().splitlines(keepends=True)
+    # As the next run goes on.
+    half = second[:200]
+    witness.write_bytes(first + half)
+    WitnessFile(witness).append(lambda lines: second)
+    content = witness.read_bytes()
+    assert content == first + half + b"\n" + second
+
+    found = verify_evidence("it", content, keys)
+
+    assert found.to_dict()["lines"] == 2
+    assert any("1 unfinished lines" in text for text in found.not_proven)
+    compared = compare_with_archive(found, str(archive.root))
+    assert "the archive still has every receipt" in compared.proven[1]
+    assert compared.unfinished == 1
+    # At the end, in place of a line, or something else.
+    for wrong in (first + second + half, first + half + b"\n" * 2 + second):
+        with pytest.raises(EvidenceError, match="has a line 3 that isn't signed evidence"):
+            verify_evidence("it", wrong, keys)
+    for wrong in (b"half\n", second[:9] + second[10:], b"\n"):
+        with pytest.raises(EvidenceError, match="has a line 2 that isn't signed evidence"):
+            verify_evidence("it", first + wrong + second, keys)
+    with pytest.raises(EvidenceError, match="line 2 follows a line that is gone"):
+        verify_evidence("it", first[:200] + b"\n" + second, keys)
+
+
 def test_verify_evidence_rotated(evidence: Evidence, tmp_path: Path) -> None:
     """Old evidence verifies with the old key; new evidence by a rotation that it signed."""
     report, _, old, archive = evidence
