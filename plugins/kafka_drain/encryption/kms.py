@@ -201,16 +201,20 @@ class VaultTransit:
 
     def wrap(self, data_key: bytes, master: str, data_key_id: str) -> str:
         """See `Kms`."""
-        return str(
-            self._ask("encrypt", master, {"plaintext": _b64(data_key)}, data_key_id)["ciphertext"]
-        )
+        sent = {"plaintext": _b64(data_key)}
+        return self._ask("encrypt", master, sent, data_key_id, "ciphertext")
 
     def unwrap(self, wrapped: str, master: str, data_key_id: str) -> bytes:
         """See `Kms`."""
-        answer = self._ask("decrypt", master, {"ciphertext": wrapped}, data_key_id)
-        return base64.b64decode(answer["plaintext"])
+        answer = self._ask("decrypt", master, {"ciphertext": wrapped}, data_key_id, "plaintext")
+        try:
+            return base64.b64decode(answer, validate=True)
+        except ValueError:
+            raise KmsError(f"Vault at {self._address} answers no base64") from None
 
-    def _ask(self, action: str, master: str, body: dict[str, str], data_key_id: str) -> Any:
+    def _ask(
+        self, action: str, master: str, body: dict[str, str], data_key_id: str, wanted: str
+    ) -> str:
         import requests
 
         try:
@@ -225,9 +229,17 @@ class VaultTransit:
         except (requests.RequestException, ValueError) as error:
             raise KmsError(f"Vault at {self._address}: {type(error).__name__}") from None
         if answer.status_code != requests.codes.ok:
-            said = "; ".join(map(str, document.get("errors", []))) or "no reason"
-            raise KmsError(f"Vault at {self._address} refuses ({answer.status_code}): {said}")
-        return document["data"]
+            errors = document.get("errors") if isinstance(document, dict) else None
+            said = "; ".join(map(str, errors)) if isinstance(errors, list) else ""
+            raise KmsError(
+                f"Vault at {self._address} refuses ({answer.status_code}): {said or 'no reason'}"
+            )
+        data = document.get("data") if isinstance(document, dict) else None
+        found = data.get(wanted) if isinstance(data, dict) else None
+        if not isinstance(found, str):
+            # A proxy, or another page; not shown, as it may hold a key.
+            raise KmsError(f"what answers at {self._address} isn't Vault's transit engine")
+        return found
 
 
 def _b64(content: bytes) -> str:

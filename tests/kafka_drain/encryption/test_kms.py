@@ -170,6 +170,29 @@ def test_vault_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "expired" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("code", "document"),
+    [
+        (200, {}),
+        (200, []),
+        (200, {"data": None}),
+        (200, {"data": {"plaintext": 1}}),
+        (200, {"data": {"plaintext": "no base64!", "ciphertext": 1}}),
+        (502, "Bad gateway"),
+        (404, {"errors": None}),
+    ],
+)
+@pytest.mark.usefixtures("vault")
+def test_vault_other_answers(code: int, document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What isn't Vault's answer, such as a proxy's, is told in words."""
+    monkeypatch.setattr(_Vault, "do_POST", lambda self: self._answer(code, document))
+
+    with pytest.raises(KmsError, match=r"http://127\.0\.0\.1:"):
+        open_kms("vault").unwrap("vault:v1:AAAA", "m", "id")
+    with pytest.raises(KmsError, match=r"http://127\.0\.0\.1:"):
+        open_kms("vault").wrap(DATA_KEY, "m", "id")
+
+
 def test_vault_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Vault that doesn't answer is named."""
     monkeypatch.setenv("VAULT_ADDR", "http://127.0.0.1:9")
