@@ -180,7 +180,10 @@ def _learn(
     answers = True
     try:
         for subject in pipeline.subjects if registry else ():
-            have = [s.version for s in known.values() if s.subject == subject and s.version]
+            have: dict[int, set[int]] = {}
+            for schema in known.values():
+                if schema.subject == subject and schema.version:
+                    have.setdefault(schema.version, set()).add(schema.id)
             found, skipped = registry.schemas(subject, have)  # type: ignore[union-attr]
             new += found
             warnings += skipped
@@ -249,7 +252,9 @@ def _candidates(
         except ConfigError:
             # All of its versions are deleted.
             live = ()
-    return sorted(registered, key=lambda s: (s.version in live, s.version or 0), reverse=True)
+    # Versions begin again in a subject that was deleted for good; ids go on.
+    order = {s.id: (s.version in live, s.version or 0, s.id) for s in registered}
+    return sorted(registered, key=lambda s: order[s.id], reverse=True)
 
 
 def _read_file(path: str) -> Any:

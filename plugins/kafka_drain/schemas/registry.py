@@ -94,14 +94,16 @@ class SchemaRegistry:
         return sorted(self._get(f"/subjects/{quote(subject, safe='')}/versions"))
 
     def schemas(
-        self, subject: str, known: Collection[int] = ()
+        self, subject: str, known: Mapping[int, Collection[int]] | None = None
     ) -> tuple[list[WriterSchema], list[str]]:
         """Return the Avro schemas of a subject.
 
         Includes deleted ones, because Kafka may still hold their values.
 
         Args:
-            known: Versions that needn't be fetched.
+            known: Versions that needn't be fetched, with their ids. If the newest one that is there
+                has another id, all are: it is another registry, or the subject was deleted for good
+                and filled again.
 
         Returns:
             The schemas in order of version, and warnings about versions that aren't Avro.
@@ -113,7 +115,13 @@ class SchemaRegistry:
         """
         path = f"/subjects/{quote(subject, safe='')}/versions"
         found, warnings = [], []
-        for version in sorted(self._get(path, deleted=True)):
+        versions = sorted(self._get(path, deleted=True))
+        known = known or {}
+        for version in [version for version in versions if version in known][-1:]:
+            answer = self._get(f"{path}/{version}", deleted=True)
+            if int(answer["id"]) not in known[version]:
+                known = {}
+        for version in versions:
             if version in known:
                 continue
             answer = self._get(f"{path}/{version}", deleted=True)

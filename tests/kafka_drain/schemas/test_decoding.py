@@ -125,8 +125,10 @@ def test_plan_values_frozen(registry: FakeRegistry, tmp_path: Path) -> None:
     assert plan.spec == {"encoding": "avro", "reader": V2, "writers": {"7": V1, "9": V2, "15": V1}}
     assert plan.changed
     assert list(plan.warnings) == []
+    # Of the known ones, only the newest is looked at again.
     assert [target for target in registry.asked if "versions/" in target] == [
-        "/subjects/orders-value/versions/3?deleted=true"
+        "/subjects/orders-value/versions/2?deleted=true",
+        "/subjects/orders-value/versions/3?deleted=true",
     ]
 
 
@@ -168,6 +170,43 @@ def test_plan_values_other_registry(registry: FakeRegistry, tmp_path: Path) -> N
 
         with pytest.raises(ConfigError, match=r"schema id 9 is a different schema here"):
             plan_values(pipeline, archive, generation, SchemaRegistry(other.settings))
+
+
+@pytest.mark.parametrize("versions", [[(9, V1)], [(9, V1), (1, V1)]])
+def test_plan_values_other_registry_no_newer(
+    registry: FakeRegistry, tmp_path: Path, versions: list[tuple[int, Any]]
+) -> None:
+    """Also if that registry has no more versions than the archive, which aren't fetched again."""
+    pipeline, archive = pipeline_to(tmp_path, BY_REGISTRY), Archive.at(tmp_path)
+    first = plan_values(pipeline, archive, None, SchemaRegistry(registry.settings))
+    generation = opened(tmp_path, first)
+    with fake_registry() as other:
+        for id_, schema in versions:
+            other.register("orders-value", id_, schema)
+
+        with pytest.raises(ConfigError, match=r"schema id 9 is a different schema here"):
+            plan_values(pipeline, archive, generation, SchemaRegistry(other.settings))
+
+
+def test_plan_values_registered_again(registry: FakeRegistry, tmp_path: Path) -> None:
+    """A subject that was deleted for good and filled again has known versions with new schemas."""
+    pipeline, archive = pipeline_to(tmp_path, BY_REGISTRY), Archive.at(tmp_path)
+    client = SchemaRegistry(registry.settings)
+    generation = opened(tmp_path, plan_values(pipeline, archive, None, client))
+    registry._subjects["orders-value"].clear()
+    again = V1 | {"fields": [*V1["fields"], CITY | {"name": "country"}]}
+    registry.register("orders-value", 12, again)
+
+    for _ in range(2):
+        plan = plan_values(pipeline, archive, generation, client)
+        plan.keep(archive.root, NOW)
+
+        assert sorted(plan.schemas) == [7, 9, 12]
+        assert plan.schemas[12].schema == again
+    assert not plan.changed
+    spec = plan_values(pipeline, archive, None, client).spec
+    assert spec is not None
+    assert spec["reader"] == again
 
 
 def test_plan_values_files(tmp_path: Path) -> None:

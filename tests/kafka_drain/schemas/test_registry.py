@@ -43,11 +43,15 @@ def test_schemas_deleted_too(registry: FakeRegistry) -> None:
 
 
 def test_schemas_known(registry: FakeRegistry) -> None:
-    """A version that is known already isn't asked for."""
-    found, _ = SchemaRegistry(registry.settings).schemas("orders-value", known=[1])
+    """A version that is known isn't returned again; all are, if its id isn't the known one."""
+    client = SchemaRegistry(registry.settings)
+    found, _ = client.schemas("orders-value", known={1: [7]})
 
     assert [schema.id for schema in found] == [9]
-    assert len(registry.asked) == 2
+    assert len(registry.asked) == 3
+    for known in ({1: [8]}, {1: [7], 2: [7, 8]}):
+        assert [schema.id for schema in client.schemas("orders-value", known)[0]] == [7, 9]
+    assert client.schemas("orders-value", known={1: [8], 2: [9]})[0] == []
 
 
 def test_schemas_references(registry: FakeRegistry) -> None:
