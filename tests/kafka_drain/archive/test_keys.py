@@ -158,7 +158,7 @@ def test_keys_for_writing_same_time(
     root = UPath(tmp_path / "archive")
     have("old", "new")
     ids = iter(["b" * 16, "a" * 16])
-    monkeypatch.setattr(keys.secrets, "token_hex", lambda size: next(ids))
+    monkeypatch.setattr("kafka_drain.archive.keys.secrets.token_hex", lambda size: next(ids))
     times = iter(["2026-01-01T00:00:00.000+00:00", second])
     monkeypatch.setattr(data_keys, "now_text", lambda: next(times, second))
 
