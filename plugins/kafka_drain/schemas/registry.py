@@ -192,7 +192,14 @@ class SchemaRegistry:
         from requests.adapters import HTTPAdapter
         from urllib3.util import Retry
 
-        retries = Retry(
+        class Bounded(Retry):
+            """Doesn't wait for as long as the registry likes: it may say an hour."""
+
+            def get_retry_after(self, response: Any) -> float | None:
+                asked = super().get_retry_after(response)
+                return None if asked is None else min(asked, _SECONDS)
+
+        retries = Bounded(
             total=_TRIES - 1,
             backoff_factor=0.5,
             status_forcelist=(429, 500, 502, 503, 504),

@@ -10,6 +10,7 @@ import pytest
 
 from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
+from kafka_drain.storage.loopback import JsonHandler, loopback
 from tests.fake_registry import LOGIN, FakeRegistry, fake_registry
 
 
@@ -40,6 +41,26 @@ def test_schemas_deleted_too(registry: FakeRegistry) -> None:
         [],
     )
     assert client.live_versions("orders-value") == [2]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_schemas_retry_after(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """A registry that asks for an hour's patience doesn't hold up a drain for an hour."""
+    slept: list[float] = []
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", slept.append)
+
+    class Busy(JsonHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Retry-After", "3600")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    with loopback(Busy, 0.02) as url, pytest.raises(RegistryUnavailableError, match=f"{status}"):
+        SchemaRegistry({"url": url}).schemas("orders-value")
+
+    assert len(slept) == 2
+    assert max(slept) <= 10
 
 
 def test_schemas_known(registry: FakeRegistry) -> None:
