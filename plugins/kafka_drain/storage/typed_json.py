@@ -220,7 +220,10 @@ def _wrong(error: ValidationError) -> str:
     expected = first["msg"].removeprefix("Value error, ")
     if expected.startswith("Input should be "):
         expected = f"expected {expected.removeprefix('Input should be ')}"
-    shown = str(first["input"])[:_SHOWN]
+    # A terminal would obey what another program, or somebody, has written there.
+    shown = "".join(
+        each if each.isprintable() else ascii(each)[1:-1] for each in str(first["input"])[:_SHOWN]
+    )
     return f"was changed: {_key(first['loc'])} is {shown}; {expected}; restore it from a copy"
 
 

@@ -13,12 +13,14 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import (
     ArchiveDocument,
     GenerationDocument,
+    OffsetRow,
     VersionedDocument,
     WindowPlan,
 )
 from kafka_drain.archive.journal.digests import digest_of, generation_digest, plan_digest
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.storage.typed_json import DocumentError, parse
 
 KINDS: dict[type[VersionedDocument], dict[str, Any]] = {
     ArchiveDocument: {
@@ -159,3 +161,14 @@ def test_archive_keeps_unknown_keys(tmp_path: Path) -> None:
         "later": "kept",
         "topics": {"t": "id", "u": "other"},
     }
+
+
+def test_document_shows_no_control_characters() -> None:
+    """What a damaged document holds is named; a terminal doesn't obey it."""
+    row = {"topic": "t", "partition": "\x1b[2J\n\0\u202e\u00e9", "start": 0, "end": 1}
+
+    with pytest.raises(DocumentError) as error:
+        parse(OffsetRow, json.dumps(row).encode())
+
+    assert str(error.value).isprintable()
+    assert "\\x1b[2J\\n\\x00\\u202e\u00e9; expected" in str(error.value)
