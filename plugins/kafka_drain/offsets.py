@@ -8,6 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+#: Where the offsets of any partition end: Kafka numbers them in 64 bits, and `len` counts no more.
+NO_END = (1 << 63) - 1
+
 
 @dataclass(frozen=True, order=True, slots=True)
 class TopicPartition:
@@ -28,9 +31,9 @@ class OffsetRange:
     end: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.end:
+        if not 0 <= self.start <= self.end <= NO_END:
             raise ValueError(
-                f"an offset range needs 0 <= start <= end, got [{self.start}, {self.end})"
+                f"an offset range needs 0 <= start <= end < 2^63, got [{self.start}, {self.end})"
             )
 
     def __len__(self) -> int:

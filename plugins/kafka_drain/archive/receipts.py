@@ -16,7 +16,7 @@ from pydantic import Field, PlainSerializer, PlainValidator
 from kafka_drain.archive.format import SealedDocument
 from kafka_drain.errors import TerminalError
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
+from kafka_drain.offsets import NO_END, OffsetRange, TopicPartition, count, overlapping
 from kafka_drain.storage.sealed_json import SealedName
 from kafka_drain.storage.typed_json import ADDED, OPTIONAL, Complete
 
@@ -115,6 +115,10 @@ class SealedContent:
     last_timestamp: int | None
     ascending: bool
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_offset <= self.last_offset < NO_END:
+            raise ValueError("expected 0 <= first_offset <= last_offset < 2^63")
+
     @classmethod
     def of(
         cls,
@@ -167,7 +171,7 @@ class SealedFile(Complete):
     """
 
     path: str
-    bytes: int
+    bytes: Annotated[int, Field(ge=0, le=NO_END)]
     sha256: str
     contents: tuple[SealedContent, ...]
     nul_header_names: bool | None = field(default=None, metadata=OPTIONAL)
@@ -250,6 +254,7 @@ class SealedPartition(Complete):
 
     def __post_init__(self) -> None:
         self.range  # noqa: B018 - a range that doesn't end before it starts
+        OffsetRange(self.so_far.start, self.end)
 
     @classmethod
     def of(

@@ -33,7 +33,9 @@ class Drill(BaseModel):
     schedule: str | None = "@weekly"
     sample: SampleKind = "random_day"
     kafka_conn_id: str | None = None
-    max_age_days: Annotated[int, Field(ge=1), shown(flags=["--max-age"], metavar="DAYS")] = 14
+    max_age_days: Annotated[
+        int, Field(ge=1, le=365_000), shown(flags=["--max-age"], metavar="DAYS")
+    ] = 14
     prefix: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=100)] = PREFIX
     topic_config: Annotated[dict[str, str], shown(metavar="NAME=VALUE")] = {}
 

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.offsets import NO_END, OffsetRange, TopicPartition, merge
 
-_RANGE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
+_RANGE = re.compile(
+    r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d{1,40}):(?P<start>\d{1,40})-(?P<end>\d{1,40})"
+)
 
 
 #: Offsets of which a user accepts that they are lost, or that other records replace theirs.
@@ -43,7 +45,7 @@ def parse_ranges(
     found: dict[TopicPartition, list[OffsetRange]] = {}
     for text in ranges:
         match = _RANGE.fullmatch(text)
-        if match is None or int(match["start"]) >= int(match["end"]):
+        if match is None or not int(match["start"]) < int(match["end"]) <= NO_END:
             raise ConfigError(
                 f"{option} = {text!r} is not acceptable; accepted: topic:partition:start-end, "
                 f"{example}; the end is exclusive"

@@ -138,7 +138,7 @@ class Pipeline(ConfigModel):
     describe_cluster: list[Literal["groups", "topics", "acls", "users", "brokers"]] = [
         *("groups", "topics", "acls", "users", "brokers")
     ]
-    retention_days: Annotated[int, Field(ge=1), _DAYS] | None = None
+    retention_days: Annotated[int, Field(ge=1, le=365_000), _DAYS] | None = None
     max_future_days: Annotated[int, Field(ge=0), _DAYS] | None = None
     immutable_days: Annotated[int, Field(ge=1, le=36_500), _DAYS] | None = None
     immutable_mode: Mode | None = None

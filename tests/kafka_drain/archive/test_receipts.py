@@ -25,6 +25,7 @@ from kafka_drain.archive.receipts import (
 )
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.storage.sealed_json import seal
 
 A = TopicPartition("t", 0)
 SMALL = Receipt(
@@ -74,9 +75,14 @@ def ranges(draw: st.DrawFn) -> OffsetRange:
     return OffsetRange(start, start + draw(st.integers(0, 1 << 40)))
 
 
-contents = st.builds(SealedContent.of, partition, number, number, number, time, time, st.booleans())
+contents = st.builds(
+    lambda tp, span, *rest: SealedContent.of(tp, span.start, span.end, *rest),
+    *(partition, ranges(), number, time, time, st.booleans()),
+)
 partitions = st.builds(
-    SealedPartition.of,
+    lambda so_far, range, **rest: SealedPartition.of(
+        range=range, start_so_far=min(so_far, range.start), **rest
+    ),
     tp=partition,
     range=ranges(),
     records=number,
@@ -86,7 +92,7 @@ partitions = st.builds(
     last_timestamp=time,
     gaps=st.dictionaries(reason, st.lists(ranges(), max_size=3).map(tuple), max_size=3),
     kafka=st.none() | st.builds(KafkaBounds, number, number, number),
-    start_so_far=number,
+    so_far=number,
     records_so_far=number,
     gaps_so_far=st.dictionaries(reason, number, max_size=3),
 )
@@ -316,6 +322,34 @@ def test_receipt_names_sort() -> None:
 def test_sealed_content_dense(first: int, last: int, records: int, dense: bool) -> None:
     """A file without holes holds as many records as offsets lie between its first and last."""
     assert SealedContent.of(A, first, last, records).is_dense == dense
+
+
+def _numbers(**changes: int) -> bytes:
+    """The small receipt with other numbers, sealed again."""
+    document = json.loads(BYTES)
+    del document["sha256"]
+    [part], [file] = document["partitions"], document["files"]
+    for key, value in changes.items():
+        place = {"bytes": file, "so_far": part["so_far"], "end": part}.get(key, file["contents"][0])
+        place["start" if key == "so_far" else key] = value
+    return seal(document)
+
+
+@pytest.mark.parametrize("number", [1 << 63, 10**30])
+@pytest.mark.parametrize("key", ["end", "so_far", "bytes", "first_offset", "last_offset"])
+def test_parse_receipt_numbers_of_no_kafka(key: str, number: int) -> None:
+    """A receipt with numbers that nothing can count is damaged; reading it is no crash."""
+    with pytest.raises(ReceiptError):
+        parse_receipt(_numbers(**{key: number}))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"so_far": 6}, {"so_far": -1}, {"first_offset": 4}, {"first_offset": -1}]
+)
+def test_parse_receipt_ranges_that_end_before_they_start(changes: dict[str, int]) -> None:
+    """So is one whose offsets end before they start: no check of it can be made."""
+    with pytest.raises(ReceiptError):
+        parse_receipt(_numbers(**changes))
 
 
 # FileSet
