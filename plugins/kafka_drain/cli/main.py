@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import codecs
 import gc
+import io
 import os
 import signal
 import sys
@@ -87,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the process's exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_closed_streams()
+    _print_any_name()
     # NumPy, which pyarrow loads, would start a thread for each core that waits by spinning.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Most objects of a command are its modules': to look for garbage among them, while it runs and
@@ -164,6 +167,34 @@ def _open_closed_streams() -> None:
         if getattr(sys, name) is None:
             # The lowest free number is the stream's own. It stays open until the end.
             setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode))  # noqa: PTH123, SIM115
+
+
+def _print_any_name() -> None:
+    """Let standard output take what its encoding lacks, such as a path that isn't UTF-8.
+
+    The bytes of a path are printed as they are, so that a script gets the name of the file; other
+    characters are escaped, as Python does by itself on standard error.
+    """
+    codecs.register_error(_ANY_NAME, _as_bytes)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_ANY_NAME)
+
+
+_ANY_NAME = "kafka_drain.any_name"
+
+
+def _as_bytes(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Return the bytes of what a stream's encoding doesn't have."""
+    if not isinstance(error, UnicodeEncodeError):
+        return codecs.replace_errors(error)
+    found = error.object[error.start : error.end]
+    return b"".join(
+        # As `os.fsdecode` marks a byte that isn't text.
+        bytes([ord(each) - 0xDC00])
+        if "\udc80" <= each <= "\udcff"
+        else each.encode("ascii", "backslashreplace")
+        for each in found
+    ), error.end
 
 
 #: Words for the signal that has ended a command, by its exit code.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import re
@@ -30,7 +31,7 @@ from kafka_drain.errors import (
     NotWritableError,
     TopicError,
 )
-from tests.kafka_drain.golden import MANIFEST, sealed_copy
+from tests.kafka_drain.golden import MANIFEST, golden_copy, sealed_copy
 from tests.tables import each_of
 
 LOADED_FOR_HELP = """
@@ -457,3 +458,46 @@ def test_main_archive_in_home(
     assert main(["validate", "~/archive"]) == 0
     assert main(["validate", ""]) == 2
     assert "an archive's path is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("command", ["files", "inspect", "validate"])
+def test_main_folder_is_not_utf_8(
+    command: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a folder is bytes: they are printed as they are, whatever the terminal's text."""
+    name = os.fsdecode(b"odd \xff \xc3\xa9")
+    golden_copy(tmp_path / name)
+    said = io.BytesIO()
+    # As at a terminal whose locale is neither C nor POSIX.
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(said, encoding, errors="strict"))
+
+    code = main([command, str(tmp_path / name)])
+
+    sys.stdout.flush()
+    assert code in (0, 1)
+    assert b"odd \xff " in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["find", "--topic=flights", "--partition=0", f"--offset=5-{1 << 63}"],
+        ["find", "--topic=flights", "--partition=0", f"--offset={10**30}"],
+        ["validate", "--dry-run", f"--acknowledge-expired=flights:0:5-{10**30}"],
+        ["maintain", f"--retention-days={10**10}"],
+        ["drill", "--check", f"--max-age={10**10}"],
+    ],
+)
+def test_main_number_too_large(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A number that is beyond all offsets, or all dates, is refused, and named."""
+    golden_copy(tmp_path / "archive")
+    command, *flags = arguments
+
+    assert main([command, str(tmp_path / "archive"), *flags]) == 2
+
+    said = capsys.readouterr().err
+    assert said.startswith(f"kafka-drain {command}: ")
+    assert re.search(r"\d{10}", said)
