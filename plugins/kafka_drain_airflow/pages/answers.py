@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 from urllib.parse import quote, urlencode
 
 from upath import UPath
@@ -104,6 +105,8 @@ _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 
 _histories = Histories()
 
+A = ParamSpec("A")
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -130,6 +133,19 @@ class AskedReport:
     run_id: str
     task_id: str
     map_index: int
+
+
+def _or_why_not(answer: Callable[A, Answer]) -> Callable[A, Answer]:
+    """Let an answer say why what it shows can't be read, such as that this server may not."""
+
+    @wraps(answer)
+    def read(*args: A.args, **options: A.kwargs) -> Answer:
+        try:
+            return answer(*args, **options)
+        except (KafkaDrainError, OSError) as error:
+            return _not_found(f"this server can't read it: {error}")
+
+    return read
 
 
 def archives(session: Any, rights: Rights) -> Answer:
@@ -274,6 +290,7 @@ def archive_at(session: Any, archive: str, rights: Rights) -> Answer:
     return _not_found(f"No DAG that you may read validates {archive}.")
 
 
+@_or_why_not
 def receipt(session: Any, dag_id: str, generation: int, name: str) -> Answer:
     """Return a receipt exactly as it was sealed."""
     found = _receipt(session, dag_id, generation, name)
@@ -282,6 +299,7 @@ def receipt(session: Any, dag_id: str, generation: int, name: str) -> Answer:
     return Answer(read_bytes(found.folder / "receipts" / name), _JSON)
 
 
+@_or_why_not
 def receipt_page(session: Any, dag_id: str, generation: int, name: str) -> Answer:
     """Return a receipt as a page."""
     found = _receipt(session, dag_id, generation, name)
@@ -309,6 +327,7 @@ def _receipt(session: Any, dag_id: str, generation: int, name: str) -> Generatio
     return owner
 
 
+@_or_why_not
 def newest_report(
     session: Any, dag_id: str, colours: str = "", *, embedded: bool = False, as_json: bool = False
 ) -> Answer:
@@ -338,6 +357,7 @@ def newest_report(
     return _report(page, address, _archive_url(dag_id), as_json=as_json, scheme=scheme)
 
 
+@_or_why_not
 def report(session: Any, asked: AskedReport, *, as_json: bool = False) -> Answer:
     """Return the report that a task instance wrote, as a page or as its JSON document."""
     try:
