@@ -321,8 +321,8 @@ class CutOver:
         if names and not mirror.runs:
             raise ConfigError(
                 f"the mirror {self.request.run_name} has sent no record, so no group has a place "
-                "in the target: nothing has to be moved. Create the topics with "
-                "`kafka-drain plan-recovery`, and start the clients there. Nothing was changed"
+                "in the target: nothing has to be moved. Create the topics as docs/recovery.md "
+                "says, and start the clients there. Nothing was changed"
             )
         for name in names:
             run = mirror.runs[-1]
