@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -286,11 +286,18 @@ def _other_maps(
         is_beside = other.root == run.root
         if not (other.is_opened or other.has_ended):
             continue
-        plan = other.require_plan()
+        is_of_mirror = (
+            chosen.through is not None and is_beside and other.key.rpartition(".")[0] == mirror
+        )
+        try:
+            plan = other.require_plan()
+        except ArchiveError:
+            if is_of_mirror or not _has_sent_elsewhere(other, offset_map.cluster_id, targets):
+                raise
+            continue
         if is_other_cluster(plan.cluster_id, offset_map.cluster_id):
             continue
-        is_of_mirror = is_beside and other.key.rpartition(".")[0] == mirror
-        if chosen.through is not None and is_of_mirror:
+        if is_of_mirror:
             # One that left out everything has no target.
             _refuse_left_out(plan)
         same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
@@ -305,6 +312,27 @@ def _other_maps(
     begun.sort(key=_age)
     found.sort(key=_age)
     return [there for _, there in begun], [there for _, there in found], placements
+
+
+def _has_sent_elsewhere(
+    run: RepublishRun, cluster_id: str, targets: Collection[tuple[str, str]]
+) -> bool:
+    """Return whether a run's receipt says that it has sent nothing to topics of a cluster.
+
+    Args:
+        targets: The topics and their ids.
+    """
+    receipt = run.receipt()
+    if receipt is None:
+        return False
+    if is_other_cluster(receipt.get("cluster_id", ""), cluster_id):
+        return True
+    ids = dict(targets)
+    return all(
+        row["target_topic"] not in ids
+        or is_other_topic(ids[row["target_topic"]], row.get("target_topic_id", ""))
+        for row in receipt["sent"]
+    )
 
 
 def _originals(

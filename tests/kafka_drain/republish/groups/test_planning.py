@@ -231,6 +231,38 @@ def test_plan_group_beside_planned(moved: Moved) -> None:
     assert "no map says where now, other put its records" in "\n".join(moved.translate().notes)
 
 
+@pytest.mark.parametrize(
+    ("where", "is_refused"),
+    [
+        ({"cluster_id": "third"}, False),
+        ({"target_id": "deleted-copy"}, False),
+        ({"key": run_key(drill_run("20260101T000000Z-00000001")), "target_id": "scratch"}, False),
+        ({}, True),
+    ],
+    ids=["cluster", "topic", "drill", "same"],
+)
+def test_plan_group_beside_damaged_plan(
+    where: dict[str, Any], is_refused: bool, moved: Moved
+) -> None:
+    """The damaged plan of a run that has ended elsewhere stops no group: its receipt says where."""
+    where = {"key": "other", "cluster_id": "away"} | where
+    other = plan_of(where.pop("key"), 0, 10, **where)
+    run = RepublishRun(moved.made.root, other.key)
+    note(moved.made.root, other, is_done=False)
+    told = {"cluster_id": other.cluster_id, "sent": sent(other)}
+    for row in told["sent"]:
+        row["target_topic_id"] = other.targets[0].id
+    run.write_receipt(receipt_of(key=run.key, **told))
+    before = moved.translate()
+    (run.folder / "plan.json").write_bytes(b"{}")
+
+    if is_refused:
+        with pytest.raises(ArchiveError, match=r"plan\.json was changed .* restore it from a copy"):
+            moved.translate()
+    else:
+        assert moved.translate().after == before.after
+
+
 @pytest.mark.parametrize("is_done", [True, False])
 def test_plan_group_beside_kept_elsewhere(is_done: bool, tmp_path: Path, moved: Moved) -> None:
     """With a folder for the runs' state, runs in the archive count, too: nothing is skipped."""
