@@ -231,6 +231,8 @@ class _Asked:
         """
         before = {row.version for row in known[now.name].versions} if now.name in known else set()
         new = {row.id: row for row in now.versions if row.version not in before}
+        if not new:
+            return False
         for subject in known.values():
             if _context(subject.name) != _context(now.name):
                 continue

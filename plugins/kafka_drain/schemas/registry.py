@@ -30,6 +30,19 @@ _TRIES = 3
 #: Length to which the text of a refusal is cut.
 _SHOWN = 500
 
+#: What is read of an answer: the type of a value, those of an object's keys, or that of a list's
+#: elements. A key with a question mark may be missing or null.
+Shape = type | dict[str, Any] | list[Any]
+REFERENCE: Shape = {"name": str, "subject": str, "version": int}
+VERSION: Shape = {
+    "version": int,
+    "id": int,
+    "schema": str,
+    "schemaType?": str,
+    "guid?": str,
+    "references?": [REFERENCE],
+}
+
 
 @dataclass(frozen=True)
 class WriterSchema:
@@ -91,7 +104,7 @@ class SchemaRegistry:
 
     def live_versions(self, subject: str) -> list[int]:
         """Return the versions of a subject that aren't deleted, oldest first."""
-        return sorted(self._get(f"/subjects/{quote(subject, safe='')}/versions"))
+        return sorted(self._get(f"/subjects/{quote(subject, safe='')}/versions", [int]))
 
     def schemas(
         self, subject: str, known: Mapping[int, Collection[int]] | None = None
@@ -115,16 +128,16 @@ class SchemaRegistry:
         """
         path = f"/subjects/{quote(subject, safe='')}/versions"
         found, warnings = [], []
-        versions = sorted(self._get(path, deleted=True))
+        versions = sorted(self._get(path, [int], deleted=True))
         known = known or {}
         for version in [version for version in versions if version in known][-1:]:
-            answer = self._get(f"{path}/{version}", deleted=True)
+            answer = self._get(f"{path}/{version}", VERSION, deleted=True)
             if int(answer["id"]) not in known[version]:
                 known = {}
         for version in versions:
             if version in known:
                 continue
-            answer = self._get(f"{path}/{version}", deleted=True)
+            answer = self._get(f"{path}/{version}", VERSION, deleted=True)
             kind = answer.get("schemaType", "AVRO")
             if kind != "AVRO":
                 warnings.append(f"version {version} of subject {subject} is {kind}, not Avro")
@@ -145,7 +158,7 @@ class SchemaRegistry:
                 continue
             subject = quote(str(reference["subject"]), safe="")
             path = f"/subjects/{subject}/versions/{reference['version']}"
-            answer = self._get(path, deleted=True)
+            answer = self._get(path, VERSION, deleted=True)
             into[reference["name"]] = self._parse(answer)
             self._collect(answer.get("references") or (), into)
 
@@ -153,8 +166,8 @@ class SchemaRegistry:
         where = f"version {answer.get('version')} of subject {answer.get('subject')}"
         return parse_schema(answer["schema"], where)
 
-    def _get(self, path: str, *, deleted: bool = False) -> Any:
-        answer = self.ask("GET", path, deleted=deleted)
+    def _get(self, path: str, shape: Shape, *, deleted: bool = False) -> Any:
+        answer = self.ask("GET", path, shape=shape, deleted=deleted)
         if answer is None:
             raise ConfigError(
                 f"the Schema Registry {self.url} has no {path}; expected a registered "
@@ -169,6 +182,7 @@ class SchemaRegistry:
         body: Mapping[str, Any] | None = None,
         *,
         deleted: bool = False,
+        shape: Shape = object,
     ) -> Any:
         """Send a request, and return the document in the response.
 
@@ -179,6 +193,7 @@ class SchemaRegistry:
             path: The path after the registry's URL.
             body: The document to send.
             deleted: Whether what was deleted, softly, counts too.
+            shape: What has to be in the document.
 
         Returns:
             None if there is no such thing in the registry (404).
@@ -186,7 +201,7 @@ class SchemaRegistry:
         Raises:
             AuthenticationError: When the registry rejects the login, or it lacks the right.
             ConfigError: When the registry refuses the request, or its certificate isn't trusted.
-            RegistryUnavailableError: When it doesn't respond.
+            RegistryUnavailableError: When it doesn't respond, or something else does.
         """
         import requests
         from requests.adapters import HTTPAdapter
@@ -236,7 +251,7 @@ class SchemaRegistry:
                         f"the Schema Registry {self.url} returned {status} for {path}; try again "
                         "later"
                     )
-                return answer.json()
+                document = answer.json()
             except requests.exceptions.SSLError as error:
                 raise ConfigError(
                     f"the certificate of the Schema Registry {self.url} isn't trusted ({error}); "
@@ -247,6 +262,13 @@ class SchemaRegistry:
                     f"the Schema Registry {self.url} doesn't respond ({type(error).__name__}); "
                     "try again later"
                 ) from error
+        if not _fits(document, shape):
+            # A proxy, or another page.
+            raise RegistryUnavailableError(
+                f"the answer of {self.url} to {method} {path} isn't a Schema Registry's; correct "
+                "the url in its connection, or try again later"
+            )
+        return document
 
     def _access(self) -> dict[str, Any]:
         """Return the login and TLS settings as arguments for requests."""
@@ -266,6 +288,18 @@ class SchemaRegistry:
             certificate = self.settings["ssl.certificate.location"]
             access["cert"] = (certificate, self.settings.get("ssl.key.location", certificate))
         return access
+
+
+def _fits(document: Any, shape: Shape) -> bool:
+    if isinstance(shape, list):
+        return isinstance(document, list) and all(_fits(each, shape[0]) for each in document)
+    if isinstance(shape, dict):
+        return isinstance(document, dict) and all(
+            (name.endswith("?") and document.get(name[:-1]) is None)
+            or _fits(document.get(name.removesuffix("?")), of)
+            for name, of in shape.items()
+        )
+    return isinstance(document, shape) and not isinstance(document, bool)
 
 
 def _said(answer: Any) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
 from kafka_drain.errors import AuthenticationError, ConfigError
 from kafka_drain.schemas.avro import AVRO
-from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.registry import VERSION, SchemaRegistry, Shape
 from kafka_drain.schemas.schema_ids import RegisteredSchema
 
 #: The registry's answer where its mode can't be asked for, and what a schema needs to keep its id.
@@ -26,7 +26,7 @@ class Subjects:
     def versions(self, subject: str, *, deleted: bool = True) -> list[int]:
         """Return a subject's versions; none if it doesn't exist."""
         path = f"{_of(subject)}/versions"
-        return sorted(self.registry.ask("GET", path, deleted=deleted) or ())
+        return sorted(self.registry.ask("GET", path, deleted=deleted, shape=[int]) or ())
 
     def version(self, subject: str, version: int, *, deleted: bool = False) -> RegisteredRow | None:
         """Return one version of a subject; None if it doesn't exist.
@@ -36,37 +36,40 @@ class Subjects:
             deleted: Whether it is deleted, which the registry doesn't say.
         """
         path = f"{_of(subject)}/versions/{version}"
-        answer = self.registry.ask("GET", path, deleted=True)
+        answer = self.registry.ask("GET", path, deleted=True, shape=VERSION)
         return None if answer is None else _row(answer, deleted=deleted)
 
     def of_id(self, id_: int) -> list[tuple[str, int]]:
         """Return the subjects and versions of a schema id; deleted ones too."""
         path = f"/schemas/ids/{id_}/versions"
-        found = self.registry.ask("GET", path, deleted=True) or ()
+        shape = [{"subject": str, "version": int}]
+        found = self.registry.ask("GET", path, deleted=True, shape=shape) or ()
         return sorted((row["subject"], row["version"]) for row in found)
 
     def has_id(self, id_: int) -> bool:
         """Return whether a schema has an id."""
-        return self.registry.ask("GET", f"/schemas/ids/{id_}") is not None
+        shape = {"schema": str}
+        return self.registry.ask("GET", f"/schemas/ids/{id_}", shape=shape) is not None
 
     def ids_of_guid(self, guid: str) -> list[int]:
         """Return the ids of a GUID's schema, in the default context."""
-        found = self.registry.ask("GET", f"/schemas/guids/{guid}/ids") or ()
+        path, shape = f"/schemas/guids/{guid}/ids", [{"id": int}]
+        found = self.registry.ask("GET", path, shape=shape) or ()
         return sorted({row["id"] for row in found if row.get("context", ".") == "."})
 
     def compatibility(self, subject: str = "") -> str | None:
         """Return a subject's compatibility, or the registry's; None if it has none of its own."""
-        answer = self._setting("config", subject)
+        answer = self._setting("config", subject, {"compatibilityLevel?": str})
         return None if answer is None else answer.get("compatibilityLevel")
 
     def mode(self, subject: str = "") -> str | None:
         """Return a subject's mode, or the registry's; None if it has none of its own."""
-        answer = self._setting("mode", subject)
+        answer = self._setting("mode", subject, {"mode?": str})
         return None if answer is None else answer.get("mode")
 
-    def _setting(self, name: str, subject: str) -> Any:
+    def _setting(self, name: str, subject: str, shape: Shape) -> Any:
         try:
-            return self.registry.ask("GET", _path(name, subject))
+            return self.registry.ask("GET", _path(name, subject), shape=shape)
         except AuthenticationError:
             # Reading schemas and reading settings are different rights.
             return None
@@ -96,7 +99,8 @@ class Subjects:
             references: Its references, in this registry's versions.
         """
         body = _body(schema, references)
-        answer = self.registry.ask("POST", _of(subject), body, deleted=True)
+        shape = {"subject": str, "version": int, "id": int, "guid?": str}
+        answer = self.registry.ask("POST", _of(subject), body, deleted=True, shape=shape)
         return None if answer is None else _found(answer)
 
     def register(
@@ -119,7 +123,8 @@ class Subjects:
         body = _body(schema, references)
         if keep:
             body |= {"id": schema.id, "version": schema.version}
-        answer = self.registry.ask("POST", f"{_of(subject)}/versions", body)
+        path = f"{_of(subject)}/versions"
+        answer = self.registry.ask("POST", path, body, shape={"id": int})
         if answer is None:
             raise ConfigError(
                 f"the Schema Registry {self.registry.url} has no {_of(subject)}/versions; correct "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from kafka_drain.schemas import capture as capturing
 from kafka_drain.schemas.capture import Capture, capture_schemas, merged_seen, read_document
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import IdLocation
+from kafka_drain.storage.loopback import JsonHandler, loopback
 from tests.fake_registry import LOGIN, FakeRegistry, fake_registry
 from tests.kafka_drain.golden import (
     END,
@@ -468,3 +470,23 @@ def test_merged_seen() -> None:
     assert [row.content() for row in found] == [
         {"topic": "t", "part": "key", "ids": [1, 3], "guids": ["g"]}
     ]
+
+
+@pytest.mark.parametrize("said", [{}, {"status": "maintenance"}, [], [1], "no", 3, [{}]], ids=str)
+def test_capture_schemas_other_answers(
+    made: MadeArchive, registry: FakeRegistry, said: Any
+) -> None:
+    """What isn't a registry's answer, such as a proxy's, is noted; what is kept stays."""
+    kept = capture(made, registry).document.subjects
+
+    class Proxy(JsonHandler):
+        def do_GET(self) -> None:
+            self.answer(200, said)
+
+    with loopback(Proxy, 0.02) as url:
+        found = capture(made, registry, url=url)
+
+    assert found.document.subjects == kept
+    assert found.new == ()
+    if said:
+        assert re.search("isn't a Schema Registry's", "".join(found.document.notes))

@@ -63,6 +63,23 @@ def test_schemas_retry_after(monkeypatch: pytest.MonkeyPatch, status: int) -> No
     assert max(slept) <= 10
 
 
+@pytest.mark.parametrize("said", [{"status": "maintenance"}, [{}], "no", 3, {"id": 1}], ids=str)
+@pytest.mark.parametrize("begins", [[], [[1]]], ids=["versions", "version"])
+def test_schemas_other_answers(said: Any, begins: list[Any]) -> None:
+    """What isn't a registry's answer, such as a proxy's, is an error that says so."""
+    answers = iter(begins)
+
+    class Proxy(JsonHandler):
+        def do_GET(self) -> None:
+            self.answer(200, next(answers, said))
+
+    with (
+        loopback(Proxy, 0.02) as url,
+        pytest.raises(RegistryUnavailableError, match="isn't a Schema Registry's"),
+    ):
+        SchemaRegistry({"url": url}).schemas("orders-value")
+
+
 def test_schemas_known(registry: FakeRegistry) -> None:
     """A version that is known isn't returned again; all are, if its id isn't the known one."""
     client = SchemaRegistry(registry.settings)
