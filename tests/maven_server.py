@@ -26,6 +26,7 @@ class MavenServer:
         files: What it holds, by path below the base URL.
         login: `user:password` that it asks for; empty for none.
         statuses: Answered to the next requests in place of a file.
+        retry_after: How long it asks to wait, with these.
         cuts: Of so many of the next answers only the first half arrives.
         gate: Where it is clear, the second half of an answer waits for it.
         asked: What it was asked for, as in the requests' first lines.
@@ -37,6 +38,7 @@ class MavenServer:
     login: str = ""
     statuses: list[int] = field(default_factory=list)
     cuts: int = 0
+    retry_after: str = ""
     gate: threading.Event = field(default_factory=threading.Event)
     asked: list[str] = field(default_factory=list)
     was_asked: threading.Event = field(default_factory=threading.Event)
@@ -72,6 +74,8 @@ def maven_server(tls: ssl.SSLContext | None = None) -> Iterator[MavenServer]:
             status, body = repository.answer(self.path, self.headers.get("Authorization"))
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
+            if status != 200 and repository.retry_after:
+                self.send_header("Retry-After", repository.retry_after)
             self.end_headers()
             half = len(body) // 2
             self.wfile.write(body[:half])

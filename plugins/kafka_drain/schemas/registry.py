@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from kafka_drain.config.checks import unknown
 from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
+from kafka_drain.http_retries import bounded_retries
 from kafka_drain.schemas.avro import parse_schema, self_contained
 
 #: The accepted settings, with the names that Confluent's own clients use.
@@ -205,22 +206,8 @@ class SchemaRegistry:
         """
         import requests
         from requests.adapters import HTTPAdapter
-        from urllib3.util import Retry
 
-        class Bounded(Retry):
-            """Doesn't wait for as long as the registry likes: it may say an hour."""
-
-            def get_retry_after(self, response: Any) -> float | None:
-                asked = super().get_retry_after(response)
-                return None if asked is None else min(asked, _SECONDS)
-
-        retries = Bounded(
-            total=_TRIES - 1,
-            backoff_factor=0.5,
-            status_forcelist=(429, 500, 502, 503, 504),
-            allowed_methods=None,
-            raise_on_status=False,
-        )
+        retries = bounded_retries(_TRIES, _SECONDS, allowed_methods=None)
         with requests.Session() as session:
             for scheme in ("https://", "http://"):
                 session.mount(scheme, HTTPAdapter(max_retries=retries))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.http_retries import bounded_retries
 from kafka_drain.output import say
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.spark.jars.lock import LockedJar
@@ -173,14 +174,8 @@ def _refusal(base: str, status: int) -> str:
 def _session() -> Session:
     from requests import Session
     from requests.adapters import HTTPAdapter
-    from urllib3.util import Retry
 
-    retries = Retry(
-        total=_TRIES - 1,
-        backoff_factor=0.5,
-        status_forcelist=(429, 500, 502, 503, 504),
-        raise_on_status=False,
-    )
+    retries = bounded_retries(_TRIES, _SECONDS)
     session = Session()
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(max_retries=retries))

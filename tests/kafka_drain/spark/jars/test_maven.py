@@ -127,6 +127,22 @@ def test_download_unwell(repository: MavenServer, tmp_path: Path) -> None:
     assert repository.asked == [f"/maven2/{ONE}"] * 3
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_download_retry_after(
+    repository: MavenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """A repository that asks for an hour's patience doesn't hold up a drain for an hour."""
+    slept: list[float] = []
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", slept.append)
+    repository.statuses, repository.retry_after = [status] * 9, "3600"
+
+    with pytest.raises(MachineError, match=f"returned {status}"):
+        download(tmp_path / "jars")
+
+    assert len(slept) == 2
+    assert max(slept) <= 30
+
+
 def test_download_not_as_locked(repository: MavenServer, tmp_path: Path) -> None:
     """All jars that are missing or others are named at once; what is as locked is kept."""
     repository.files = {ONE: b"ONE"}
