@@ -169,7 +169,7 @@ def parse(kind: type[T], content: bytes) -> T:
             version = found.get("format_version")
             text = f"has format version {version!r}, expected {readable}"
             raise VersionError(text, version, readable) from error
-        raise DocumentError(_wrong(error)) from error
+        raise DocumentError(_printable(_wrong(error))) from error
 
 
 def reason_of(error: ValueError) -> str:
@@ -220,11 +220,13 @@ def _wrong(error: ValidationError) -> str:
     expected = first["msg"].removeprefix("Value error, ")
     if expected.startswith("Input should be "):
         expected = f"expected {expected.removeprefix('Input should be ')}"
-    # A terminal would obey what another program, or somebody, has written there.
-    shown = "".join(
-        each if each.isprintable() else ascii(each)[1:-1] for each in str(first["input"])[:_SHOWN]
-    )
+    shown = str(first["input"])[:_SHOWN]
     return f"was changed: {_key(first['loc'])} is {shown}; {expected}; restore it from a copy"
+
+
+def _printable(text: str) -> str:
+    """Escape control characters: a terminal would obey what somebody has written there."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _key(loc: Sequence[int | str]) -> str:

@@ -14,6 +14,7 @@ from kafka_drain.archive.documents import (
     ArchiveDocument,
     GenerationDocument,
     OffsetRow,
+    ReadFromDocument,
     VersionedDocument,
     WindowPlan,
 )
@@ -172,3 +173,14 @@ def test_document_shows_no_control_characters() -> None:
 
     assert str(error.value).isprintable()
     assert "\\x1b[2J\\n\\x00\\u202e\u00e9; expected" in str(error.value)
+
+
+def test_document_shows_no_control_characters_of_keys() -> None:
+    """Nor does it obey the names that a damaged document has."""
+    document = {"last_batch": 1, "topics": {"\x1b[2J\u202e\u00e9": 5}}
+
+    with pytest.raises(DocumentError) as error:
+        parse(ReadFromDocument, json.dumps(document).encode())
+
+    assert str(error.value).isprintable()
+    assert "topics.\\x1b[2J\\u202e\u00e9 is 5; expected" in str(error.value)
