@@ -5,10 +5,10 @@ from __future__ import annotations
 import getpass
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
@@ -17,6 +17,8 @@ from xml.etree import ElementTree
 from kafka_drain.errors import ConfigError
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.submit import IN_CLUSTER
+
+T = TypeVar("T")
 
 #: States of applications that haven't ended.
 _ALIVE = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
@@ -136,8 +138,12 @@ class ResourceManager:
             ConfigError: When it requires a login.
         """
         states = f"&states={','.join(_ALIVE)}" if alive else ""
-        answer = self._ask(f"apps?applicationTags={quote(tag)}{states}")
-        return [YarnApplication.from_dict(one) for one in (answer["apps"] or {}).get("app", [])]
+        return self._ask(
+            f"apps?applicationTags={quote(tag)}{states}",
+            lambda answer: [
+                YarnApplication.from_dict(one) for one in (answer["apps"] or {}).get("app", [])
+            ],
+        )
 
     def application(self, application_id: str) -> YarnApplication:
         """Return an application.
@@ -146,7 +152,9 @@ class ResourceManager:
             NoAnswerError: When no ResourceManager answers, or it doesn't know the application.
             ConfigError: When it requires a login.
         """
-        return YarnApplication.from_dict(self._ask(f"apps/{quote(application_id)}")["app"])
+        return self._ask(
+            f"apps/{quote(application_id)}", lambda answer: YarnApplication.from_dict(answer["app"])
+        )
 
     def kill(self, application_id: str) -> None:
         """End an application.
@@ -157,7 +165,7 @@ class ResourceManager:
         """
         # YARN's own idea of a user, where it doesn't ask for Kerberos.
         path = f"apps/{quote(application_id)}/state?user.name={quote(getpass.getuser())}"
-        self._ask(path, {"state": "KILLED"})
+        self._ask(path, lambda answer: answer, {"state": "KILLED"})
 
     def options(
         self, run: str, tags: Sequence[str], secrets: Mapping[str, Path], code: str
@@ -188,7 +196,15 @@ class ResourceManager:
     def clean_up(self, application_id: str) -> None:
         """Do nothing: Spark removes the staging folder."""
 
-    def _ask(self, path: str, content: Mapping[str, str] | None = None) -> Any:
+    def _ask(
+        self, path: str, read: Callable[[Any], T], content: Mapping[str, str] | None = None
+    ) -> T:
+        """Ask the ResourceManagers in turn.
+
+        Args:
+            read: Reads an answer in JSON.
+            content: What to send; None to ask only.
+        """
         errors = []
         for address in self.addresses:
             request = Request(
@@ -199,7 +215,7 @@ class ResourceManager:
             )
             try:
                 with urlopen(request, timeout=_SECONDS) as response:
-                    return json.load(response)
+                    answer = json.load(response)
             except HTTPError as error:
                 with error:
                     if error.code in (401, 403):
@@ -211,6 +227,12 @@ class ResourceManager:
                 errors.append(f"{address}: {error}")
             except (URLError, OSError, ValueError) as error:
                 errors.append(f"{address}: {error}")
+            else:
+                try:
+                    return read(answer)
+                except (AttributeError, KeyError, TypeError):
+                    # A proxy, or another page.
+                    errors.append(f"{address}: its answer isn't a ResourceManager's")
         raise NoAnswerError(f"no ResourceManager answers: {'; '.join(errors)}")
 
 

@@ -156,6 +156,22 @@ def test_ask_second_address(manager: Manager) -> None:
     assert found == YarnApplication.from_dict(RUNNING)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{}, [], "no", {"status": "up"}, {"app": 1, "apps": 1}, {"app": {}, "apps": {"app": [1]}}],
+)
+def test_ask_other_answers(manager: Manager, said: Any) -> None:
+    """What isn't a ResourceManager's answer, such as a proxy's, is none: another one is asked."""
+    manager.answers["/ws/v1/cluster/apps"] = (200, said)
+    manager.answers["/ws/v1/cluster/apps/app"] = (200, said)
+    asked = ResourceManager([manager.address])
+
+    with pytest.raises(NoAnswerError, match="isn't a ResourceManager's"):
+        asked.tagged("kd-1")
+    with pytest.raises(NoAnswerError, match="isn't a ResourceManager's"):
+        asked.application("app")
+
+
 def test_ask_no_answer(manager: Manager) -> None:
     """Silence is no state of an application: it may run on."""
     with pytest.raises(NoAnswerError, match=r"http://127.0.0.1:1: .*refused.*404"):
