@@ -22,7 +22,7 @@ ROOTS = {
 FLOORS = {
     "kafka_drain": (
         "errors offsets findings gaps output progress intervals clock user_code background outages "
-        "child_process",
+        "child_process http_retries",
         "storage",
         "config",
         "metadata_log",
