@@ -165,9 +165,7 @@ def drained_of(receipt: Receipt) -> dict[Partition, OffsetRange]:
     """Return the offsets that a generation has drained according to its newest receipt."""
     return {
         (part.tp, receipt.topics.get(part.tp.topic, "")): OffsetRange(
-            # Its figures may contradict each other, which is a finding of its own.
-            min(part.start_so_far, part.range.end),
-            part.range.end,
+            part.start_so_far, part.range.end
         )
         for part in receipt.partitions
     }

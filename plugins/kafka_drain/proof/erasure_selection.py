@@ -15,7 +15,9 @@ from kafka_drain.archive.erasures import header_hash, key_hash
 from kafka_drain.archive.receipts import SealedContent
 from kafka_drain.data_files.records import units_per_second
 from kafka_drain.kafka.identity import earlier_incarnations
-from kafka_drain.offsets import NO_END
+
+#: More than any offset.
+_NO_END = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,10 @@ class Named:
         if self.document.topics and topic not in self.document.topics:
             return 0
         if self.document.for_ever:
-            return NO_END
+            return _NO_END
         if (topic, topic_id) in self._ends:
             ends = self._ends[topic, topic_id]
-            return NO_END if ends is None else ends.get(str(partition), 0)
+            return _NO_END if ends is None else ends.get(str(partition), 0)
         # A log that was rewritten since, or one beside it: its offsets went on.
         before = (self._ends.get((topic, earlier)) for earlier in earlier_incarnations(topic_id))
         return next(filter(None, before), {}).get(str(partition), 0)

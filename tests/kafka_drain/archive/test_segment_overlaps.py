@@ -336,8 +336,6 @@ def test_drained_of() -> None:
     """A generation has drained from where it began to where its newest receipt ends."""
     assert drained_of(receipt("1", (40, 50), start_so_far=7)) == {(P0, "id"): R(7, 50)}
     assert drained_of(receipt("1", (7, 7))) == {(P0, "id"): R(7, 7)}
-    # A contradiction has a finding of its own, and ends no validation.
-    assert drained_of(receipt("1", (40, 50), start_so_far=70)) == {(P0, "id"): R(50, 50)}
 
 
 def test_held_by_windows() -> None:

@@ -198,13 +198,14 @@ class _ReadAgain(io.RawIOBase):
         return self._at
 
     def readinto(self, target: Any) -> int:
-        found = self.view(len(target))
+        found = self.view(self._at, len(target))
         target[: len(found)] = found
+        self._at += len(found)
         return len(found)
 
-    def view(self, size: int) -> memoryview:
-        """Return the next bytes without copying them again; fewer at the end."""
-        at, end = self._at, min(self._at + size, self._file.bytes)
+    def view(self, at: int, size: int) -> memoryview:
+        """Return bytes without copying them again, fewer at the end; moves nothing."""
+        end = min(at + size, self._file.bytes)
         if at >= end:
             return memoryview(b"")
         first, after = at // BLOCK_BYTES, -(-end // BLOCK_BYTES)
@@ -214,7 +215,6 @@ class _ReadAgain(io.RawIOBase):
         except Exception as error:
             self.failure = error
             raise
-        self._at = end
         return memoryview(content)[at - start : end - start]
 
     def _checked(self, first: int, after: int) -> bytes:
@@ -245,7 +245,7 @@ class _Buffered(io.BufferedReader):
 
     def read_buffer(self, size: int) -> memoryview:
         """Return the next bytes, as pyarrow prefers to take them (`pyarrow.PythonFile`)."""
-        self.raw.seek(self.tell())
-        found = self.raw.view(size)
-        self.seek(self.raw.tell())
+        # Past the buffer, which knows where the raw file stands.
+        found = self.raw.view(at := self.tell(), size)
+        self.seek(at + len(found))
         return found

@@ -12,7 +12,7 @@ from typing import IO, Any
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractBufferedFile
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafka_drain.data_files.records import DataPath
@@ -194,7 +194,8 @@ def test_checked_file_read_again(
     assert path.bytes_read > written.stat().st_size == sum(hashed)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=200, deadline=None)
+@example(size=2, steps=[("read", 1), ("read_buffer", 0), ("read", 2)])
 @given(
     size=st.integers(0, 300),
     steps=st.lists(
