@@ -205,6 +205,11 @@ class GroupRecords:
                 f"{path} was changed ({error}), expected what translate-group wrote; restore it "
                 "from a copy"
             ) from error
+        if document["group"] != self._group:
+            raise ArchiveError(
+                f"{path} is of group {document['group']!r}, expected {self._group!r}: it was put "
+                "in another's place; restore it from a copy. Nothing was changed"
+            )
         rows = {TopicPartition(row["topic"], row["partition"]): row for row in document["offsets"]}
         return GroupRecord(
             path=path,

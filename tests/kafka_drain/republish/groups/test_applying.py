@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from upath import UPath
 
-from kafka_drain.errors import GroupError, GroupInUseError
+from kafka_drain.errors import ArchiveError, GroupError, GroupInUseError
 from kafka_drain.kafka.consumer_groups import Committed, Member
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.applying import apply_plan, undo
@@ -233,3 +233,24 @@ def test_undo_nothing(records: GroupRecords) -> None:
 
     with pytest.raises(GroupError, match="nothing was applied to group g"):
         undo(records, groups, "g", apply=True)
+
+
+def test_undo_record_of_other_group(tmp_path: Path) -> None:
+    """A record that was put in another group's place isn't undone: that group stays as it is."""
+    groups: Any = Groups(BEFORE)
+    groups.offsets["h"] = {T0: Committed(4)}
+    own, others = (GroupRecords(UPath(tmp_path), name) for name in "gh")
+    apply_plan(PLAN, own, groups)
+    plan = TranslationPlan("run", "cluster", "h", "h", PLAN.committed, PLAN.rows)
+    apply_plan(plan, others, groups)
+    before = {name: dict(held) for name, held in groups.offsets.items()}
+    [path], [other] = ([record.path for record in each.all()] for each in (own, others))
+    content = path.read_bytes()
+    path.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+
+    for records, name in ((own, "g"), (others, "h")):
+        with pytest.raises(ArchiveError, match=rf"{name}-.*json is of group .*, expected '{name}'"):
+            undo(records, groups, name, apply=True)
+
+    assert groups.offsets == before
