@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,6 +27,7 @@ from kafka_drain.republish.planning.documents import (
     AbandonedJson,
     OpenedJson,
     ReceiptJson,
+    parse,
     parse_sealed,
 )
 from kafka_drain.republish.planning.plan import UNOPENED_FILES, RepublishPlan
@@ -98,7 +99,38 @@ class RepublishRun:
         Raises:
             ArchiveError: When its bytes were changed, or it is another run's.
         """
-        return self._plan(self._plans(), way_out)
+        names = list_folder(self.folder)
+        number = _newest(names)
+        started = self._started_with() if "opened.json" in names else ""
+        plan = self._plan(number, way_out)
+        if plan is None or started in ("", plan.sha256):
+            return plan
+        # An attempt that was killed may have left a plan that came too late to count.
+        older = (self._plan(each, way_out) for each in range(number - 1, 0, -1))
+        found = next((each for each in older if each and each.sha256 == started), None)
+        if found is None:
+            raise ArchiveError(
+                f"{self.folder / 'opened.json'} says that run {self.key} started with another plan "
+                f"than {self._plan_path(number).name}, so it is unknown which records it has sent; "
+                f"restore the missing plan from a copy{self._way_out(way_out)}. Nothing more was "
+                "sent"
+            )
+        return found
+
+    def _started_with(self) -> str:
+        """Return the hash of the plan that the run has opened with; empty if nothing says it."""
+        try:
+            return parse(OpenedJson, _read(self.folder / "opened.json") or b"")["plan"]
+        except ValueError:
+            # A crash may leave half a file, where a file system has no hard links.
+            return ""
+
+    def _way_out(self, given: str | None) -> str:
+        """Return the other remedy if a plan is missing or was changed; continues the advice."""
+        if given is not None:
+            return given
+        is_over = self.has_ended or self.is_abandoned
+        return "" if is_over else f", or end the run with {self.abandoning}"
 
     def require_plan(self, way_out: str = "") -> RepublishPlan:
         """Read the plan of a run that has started to send: without it, its records are unknown.
@@ -119,9 +151,7 @@ class RepublishRun:
 
     def _plans(self) -> int:
         """Return the number of plans so far; only a run that hasn't opened gets another one."""
-        names = list_folder(self.folder)
-        numbers = [int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name))]
-        return max(numbers, default=int("plan.json" in names))
+        return _newest(list_folder(self.folder))
 
     def _plan_path(self, number: int) -> UPath:
         return self.folder / ("plan.json" if number <= 1 else f"plan.{number}.json")
@@ -134,12 +164,9 @@ class RepublishRun:
         try:
             plan = RepublishPlan.parse(content)
         except ValueError as error:
-            if way_out is None:
-                is_over = self.has_ended or self.is_abandoned
-                way_out = "" if is_over else f", or end the run with {self.abandoning}"
             raise ArchiveError(
                 f"{path} was changed ({reason_of(error)}), expected the plan that this run started "
-                f"with; restore it from a copy{way_out}. Nothing more was sent"
+                f"with; restore it from a copy{self._way_out(way_out)}. Nothing more was sent"
             ) from error
         self._refuse_other(path, plan.key)
         return plan
@@ -178,7 +205,11 @@ class RepublishRun:
         Args:
             replacing: The plan that it replaces if the run hasn't opened.
         """
-        number = self._plans()
+        names = list_folder(self.folder)
+        number = _newest(names)
+        if number == 0 and "opened.json" in names:
+            # Another plan would hide that it is unknown what was sent.
+            return self.require_plan(self._way_out(None))
         if number == 0 or (
             replacing is not None and self._plan(number) == replacing and not self.is_opened
         ):
@@ -264,6 +295,12 @@ class RepublishRun:
     def offset_map(self) -> bytes | None:
         """Read the offset map; None when there is none."""
         return _read(self.folder / "offset-map.json")
+
+
+def _newest(names: Collection[str]) -> int:
+    """Return the number of the newest plan, given the names in a run's folder; 0 for none."""
+    numbered = [int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name))]
+    return max(numbered, default=int("plan.json" in names))
 
 
 def _read(path: UPath) -> bytes | None:

@@ -79,6 +79,20 @@ def test_refuse_repeated_offsets(root: UPath, first: int, end: int) -> None:
         refuse_repeated(root, plan_of("now", first, end))
 
 
+def test_refuse_repeated_other_plan_left(tmp_path: Path) -> None:
+    """The plan that a run replaced before it opened doesn't tell what it has sent."""
+    root = UPath(tmp_path)
+    run = RepublishRun(root, "before")
+    first = run.write_plan(plan_of("before", 0, 10))
+    run.mark_opened(run.write_plan(plan_of("before", 0, 20), replacing=first))
+    with pytest.raises(ConfigError, match="offsets 15 to 19"):
+        refuse_repeated(root, plan_of("now", 15, 20))
+    (run.folder / "plan.2.json").unlink()
+
+    with pytest.raises(ArchiveError, match=r"restore the missing plan from a copy, or allow rep"):
+        refuse_repeated(root, plan_of("now", 15, 20))
+
+
 @pytest.mark.parametrize(
     "now",
     [

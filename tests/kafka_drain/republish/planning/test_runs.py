@@ -111,6 +111,52 @@ def test_write_plan_instead_meets_opening(
     assert run.write_plan(replace(PLAN, size=2), replacing=first) == first
 
 
+def test_plan_that_opened_lost(run: RepublishRun) -> None:
+    """The plan that was replaced doesn't count for the one that has opened, which is missing."""
+    first = run.write_plan(PLAN)
+    second = run.write_plan(replace(PLAN, size=2), replacing=first)
+    run.mark_opened(second)
+    (run.folder / "plan.2.json").rename(run.folder / "plan.2.json.bak")
+
+    for read in (run.plan, run.require_plan):
+        with pytest.raises(ArchiveError, match=r"another plan than plan\.json.* restore the missing"):
+            read()
+    with pytest.raises(ArchiveError, match=rf"or end the run with `.* --abandon {run.key} --apply`"):
+        run.plan()
+
+    (run.folder / "plan.2.json.bak").rename(run.folder / "plan.2.json")
+    assert run.require_plan() == second
+
+
+@pytest.mark.parametrize("left", [b"", b'{"plan": "'])
+def test_plan_opened_half_written(run: RepublishRun, left: bytes) -> None:
+    """Where a crash left half of what names the plan, the newest one counts."""
+    second = run.write_plan(replace(PLAN, size=2), replacing=run.write_plan(PLAN))
+    (run.folder / "opened.json").write_bytes(left)
+
+    assert run.plan() == second
+
+
+def test_plan_too_late(run: RepublishRun) -> None:
+    """A plan that an attempt left behind when it was killed, after another opened, counts not."""
+    first = run.write_plan(PLAN)
+    run.write_plan(replace(PLAN, size=2), replacing=first)
+    run.mark_opened(first)
+
+    assert run.plan() == first
+
+
+def test_write_plan_of_opened(run: RepublishRun) -> None:
+    """A run that has opened gets no other plan if its own is lost: what it sent is unknown."""
+    run.mark_opened(run.write_plan(PLAN))
+    (run.folder / "plan.json").unlink()
+
+    with pytest.raises(ArchiveError, match=r"plan\.json is missing.*restore it from a copy, or end"):
+        run.write_plan(replace(PLAN, size=2))
+
+    assert not (run.folder / "plan.json").exists()
+
+
 def test_unended_run(tmp_path: Path) -> None:
     """A run is meant by its name, its folder's or its mirror's, unless it has ended."""
     archive = MadeArchive(tmp_path, {"t": "id"}).archive
