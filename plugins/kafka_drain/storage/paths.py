@@ -245,7 +245,7 @@ def list_folder(folder: UPath) -> dict[str, bool]:
     try:
         if is_local(folder):
             with os.scandir(str(folder)) as entries:
-                return {e.name: e.is_dir() for e in entries if not is_of_volume(e.name)}
+                return {e.name: _is_folder(e) for e in entries if not is_of_volume(e.name)}
         with naming_silence(folder):
             listed = folder.fs.ls(folder.path, detail=True)
     except (FileNotFoundError, NotADirectoryError):
@@ -258,6 +258,14 @@ def list_folder(folder: UPath) -> dict[str, bool]:
         for path, is_folder in paths.items()
         if path.startswith(prefix)
     }
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # A link that leads to itself is no reason not to list what is beside it.
+        return False
 
 
 def size_of(root: UPath, where: str) -> int | None:

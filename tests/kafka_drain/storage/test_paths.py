@@ -261,3 +261,15 @@ def test_login_in_url(url: str) -> None:
             refused(url)
         assert "secret" not in str(error.value)
         assert "AKIA" not in str(error.value)
+
+
+def test_list_folder_with_links(tmp_path: Path) -> None:
+    """A link that leads nowhere, or to itself, hides nothing that is beside it."""
+    for name in ("a", "loop"):
+        (tmp_path / name).symlink_to("nowhere" if name == "a" else "loop")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+
+    found = list_folder(UPath(tmp_path))
+
+    assert found == {"a": False, "loop": False, "folder": True, "link": True}
