@@ -30,7 +30,7 @@ from kafka_drain.archive.frozen_plan import (
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.verbs import APPROVABLE, Approvable
 from kafka_drain.errors import ArchiveError, ConfigError
-from kafka_drain.storage.json_files import create_document, create_text
+from kafka_drain.storage.json_files import create_document, create_text, read_note
 from kafka_drain.storage.paths import is_file, list_folder, read_bytes
 from kafka_drain.storage.typed_json import reason_of
 
@@ -59,12 +59,13 @@ def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:
     create_text(_path(root, sealed.value.id), sealed.content.decode())
     for old in list_plans(root):
         try:
-            expired = read_plan(root, old)
-        except (ArchiveError, ConfigError):
-            # Damaged, of a newer release, or just removed by another dry run: no reason to refuse
-            # a new plan, which is the way out.
+            is_old = read_plan(root, old).is_expired(now - KEPT)
+            is_new = is_old and state_of(root, old) is PlanState.NEW
+        except (ArchiveError, ConfigError, OSError):
+            # Damaged, a folder, of a newer release, or just removed by another dry run: no reason
+            # to refuse a new plan, which is the way out.
             continue
-        if expired.is_expired(now - KEPT) and state_of(root, old) is PlanState.NEW:
+        if is_new:
             _path(root, old).unlink(missing_ok=True)
     return sealed.value
 
@@ -206,10 +207,28 @@ def read_plan(root: UPath, plan_id: str) -> FrozenPlan:
 
 
 def state_of(root: UPath, plan_id: str) -> PlanState:
-    """Return the progress of a plan, other than a republish."""
-    if is_file(_path(root, plan_id, ".done")):
+    """Return the progress of a plan, other than a republish.
+
+    Raises:
+        ArchiveError: When a note of it is another plan's.
+    """
+    if _has_note(root, plan_id, ".done"):
         return PlanState.DONE
-    return PlanState.STARTED if is_file(_path(root, plan_id, ".started")) else PlanState.NEW
+    return PlanState.STARTED if _has_note(root, plan_id, ".started") else PlanState.NEW
+
+
+def _has_note(root: UPath, plan_id: str, which: str) -> bool:
+    path = _path(root, plan_id, which)
+    if not is_file(path):
+        return False
+    # A note of which a crash has left half is there all the same.
+    note = read_note(path, "plan")
+    if note is not None and note["plan"] != plan_id:
+        raise ArchiveError(
+            f"{path} is of plan {note['plan']}, expected {plan_id}: it was put in another's place; "
+            "restore it from a copy, or make a new plan. Nothing was done"
+        )
+    return True
 
 
 @contextmanager

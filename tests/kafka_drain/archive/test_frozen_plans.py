@@ -106,6 +106,37 @@ def test_carrying_out(root: UPath) -> None:
     assert '"run": "second"' in (root / "plans" / f"{plan.id}.done.json").read_text()
 
 
+@pytest.mark.parametrize("which", [".started", ".done"])
+def test_state_of_other_plan(which: str, root: UPath) -> None:
+    """A note that was put in another plan's place doesn't tell that this one was carried out.
+
+    It stops no new plan. Half a note that a crash has left is one.
+    """
+    plan, other = (freeze(root, frozen(text=text), NOW) for text in ("this", "other"))
+    with carrying_out(root, other, "run"):
+        pass
+    note, own = (root / "plans" / f"{each.id}{which}.json" for each in (other, plan))
+    own.write_bytes(note.read_bytes())
+
+    with pytest.raises(ArchiveError, match=rf"{which}\.json is of plan {other.id}.*a new plan"):
+        state_of(root, plan.id)
+
+    freeze(root, frozen(text="new"), NOW + timedelta(hours=1) + KEPT)
+    assert plan.id in list_plans(root)
+    own.write_bytes(note.read_bytes()[:9])
+    assert state_of(root, plan.id) is not PlanState.NEW
+
+
+@pytest.mark.parametrize("how", ["folder", "loop"])
+def test_freeze_beside_what_is_no_file(how: str, root: UPath) -> None:
+    """What can't be opened where a plan was stops no new one."""
+    old = Path(str(root / "plans" / f"{freeze(root, frozen(text='old'), NOW).id}.json"))
+    old.unlink()
+    old.mkdir() if how == "folder" else old.symlink_to(old.name)
+
+    assert freeze(root, frozen(text="new"), NOW).id in list_plans(root)
+
+
 def test_freeze_removes_old(root: UPath) -> None:
     """A plan that nobody started goes a month after it has expired; a started one stays."""
     old, started = (freeze(root, frozen(text=text), NOW) for text in ("old", "started"))
