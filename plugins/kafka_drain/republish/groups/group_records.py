@@ -106,13 +106,15 @@ class GroupRecord:
         return row
 
 
-#: End of a record's name.
-_TIME = r"\d{8}T\d{12}Z\.json"
+#: End of a record's name, and what the names of the files beside it have after that.
+_TIME, _STATE = r"\d{8}T\d{12}Z", "(?:-applied|-undone)?"
 
 
 def recorded_groups(run_folder: UPath) -> list[str]:
     """Return the groups that a run's folder has records of, sorted."""
-    named = (re.fullmatch(rf"(.+)-{_TIME}", name) for name in list_folder(run_folder / "groups"))
+    # What became of a record tells of the group, too, if the record itself is missing.
+    pattern = re.compile(rf"(.+)-{_TIME}{_STATE}\.json")
+    named = map(pattern.fullmatch, list_folder(run_folder / "groups"))
     return sorted({unquote(found[1]) for found in named if found})
 
 
@@ -139,17 +141,24 @@ class GroupRecords:
         """Return the records, oldest first.
 
         Raises:
-            ArchiveError: When one can't be read.
+            ArchiveError: When one can't be read, or is missing beside what became of it.
         """
         names = list_folder(self._folder)
-        pattern = re.compile(re.escape(self._prefix) + _TIME)
+        pattern = re.compile(rf"({re.escape(self._prefix)}{_TIME}){_STATE}\.json")
+        known = {f"{found[1]}.json" for name in names if (found := pattern.fullmatch(name))}
+        if lost := known - names.keys():
+            raise ArchiveError(
+                f"{self._folder / min(lost)} is missing, which says what translate-group committed "
+                f"for group {self._group}, and the offsets before; restore it from a copy. Nothing "
+                "was changed"
+            )
         return [
             replace(
                 self._read(name),
                 is_applied=_beside(name, "applied") in names,
                 is_undone=_beside(name, "undone") in names,
             )
-            for name in sorted(filter(pattern.fullmatch, names))
+            for name in sorted(known)
         ]
 
     def newest_open(self) -> GroupRecord | None:

@@ -14,7 +14,7 @@ from kafka_drain.errors import ArchiveError, GroupError, GroupInUseError
 from kafka_drain.kafka.consumer_groups import Committed, Member
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.applying import apply_plan, undo
-from kafka_drain.republish.groups.group_records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
 from tests.kafka_drain.cut_over.mirrored import FakeGroups
 from tests.kafka_drain.unsure_store import unsure_store
@@ -254,3 +254,21 @@ def test_undo_record_of_other_group(tmp_path: Path) -> None:
             undo(records, groups, name, apply=True)
 
     assert groups.offsets == before
+
+
+def test_undo_record_lost(tmp_path: Path) -> None:
+    """A record that is missing beside its end isn't taken for none: an older one isn't undone."""
+    groups: Any = Groups(BEFORE)
+    records = GroupRecords(UPath(tmp_path), "g")
+    apply_plan(plan_of((S0, T0, 5)), records, groups)
+    apply_plan(plan_of((S1, T1, 7)), records, groups)
+    held = dict(groups.held)
+    newest = records.all()[-1]
+    newest.path.unlink()
+
+    assert recorded_groups(UPath(tmp_path)) == ["g"]
+    for apply in (False, True):
+        with pytest.raises(ArchiveError, match=rf"{newest.path.name} is missing.* from a copy"):
+            undo(records, groups, "g", apply=apply)
+
+    assert groups.held == held
