@@ -176,7 +176,8 @@ class RepublishRun:
         if key != self.key:
             raise ArchiveError(
                 f"{path} is of run {key}, expected run {self.key}: it was put in another's place; "
-                "restore it from a copy. Nothing more was sent"
+                f"restore it from a copy, or if {self.folder} is itself a copy, move it out of the "
+                "archive. Nothing more was sent"
             )
 
     def require_writable(self) -> None:
