@@ -60,7 +60,7 @@ from kafka_drain.republish.planning.follow import (
     through_now,
 )
 from kafka_drain.republish.planning.into_source import check_sources
-from kafka_drain.republish.planning.openings import Claim, claim_opening
+from kafka_drain.republish.planning.openings import Claim, claim_opening, refuse_lost
 from kafka_drain.republish.planning.plan import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -154,6 +154,8 @@ def plan_republish(
             f"run {folder.key} was abandoned and what it sent is unknown. Nothing was sent; name "
             "another run, and a target that this one didn't send to"
         )
+    if plan is None and receipt is None:
+        refuse_lost(folder)
     asked = plan.request if plan is not None else asked
     if asked is not None:
         # If a follower's request were widened now, the older records would never be sent.

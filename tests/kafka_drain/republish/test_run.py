@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -339,6 +340,30 @@ def test_execute_follow_left_out(how: dict[str, Any], made: MadeArchive, target:
     assert target.done.count("send") == 1
     # Nor does a run without anything new leave something behind.
     assert len([*list_runs(made.root)]) == 2
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_plan_folder_lost(follow: bool, made: MadeArchive, target: Target) -> None:
+    """A run whose folder is lost isn't planned anew: what it has sent would be sent twice.
+
+    Kafka's progress of it, which the target's fake doesn't keep, expires after a week.
+    """
+    asked = request(follow=follow)
+    execute(made, target, asked)
+    made.seal({TopicPartition("t", 1): dense(20, 25)})
+    execute(made, target, asked)
+    sent = target.done.count("send")
+    *_, last = list_runs(made.root)
+    shutil.move(str(last.folder), str(made.root / "lost"))
+
+    for apply in (False, True):
+        with pytest.raises(ArchiveError, match=rf"run {last.key} has opened, .* from a copy, or"):
+            planned(made, target, asked, apply=apply)
+
+    assert target.done.count("send") == sent
+    assert not last.folder.exists()
+    shutil.move(str(made.root / "lost"), str(last.folder))
+    assert planned(made, target, asked).run.key
 
 
 def test_plan_other_request(made: MadeArchive, target: Target) -> None:

@@ -180,6 +180,32 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
     return claim
 
 
+def refuse_lost(run: RepublishRun) -> None:
+    """Refuse to plan a run anew that has opened, of whose folder nothing is left.
+
+    Kafka keeps its progress for some days only, and then nothing else would tell what it has sent.
+    Claims that were settled when the last one was made aren't read again.
+
+    Raises:
+        ArchiveError: When it has opened, and has neither a plan nor a receipt.
+    """
+    last = max(_numbers(run.root), default=0)
+    settled = _read(run.root, last)["settled"] if last else 0
+    for number in range(last, settled, -1):
+        claim = Claim(run.root, number, _read(run.root, number)["run"])
+        if claim.run != run.key or claim.state() is not ClaimState.OPENED:
+            continue
+        if run.plan() is None and run.receipt() is None:
+            raise ArchiveError(
+                f"run {run.key} has opened, as {claim._decision_path()} says, but {run.folder} has "
+                "neither its plan nor its receipt, so it is unknown which records it has sent; "
+                "restore them from a copy, or name another run and a target that this one didn't "
+                "send to. Nothing was sent"
+            )
+        # Another process has planned it meanwhile.
+        return
+
+
 def _meets(other: Claim, plan: RepublishPlan, *, repeat: bool) -> str | None:
     """Return the first records of another run's claim that the plan would send again."""
     if repeat or not other.run or is_of_same_run(plan, other.run):
