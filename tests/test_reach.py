@@ -12,9 +12,9 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (247, 30_075),
+        (247, 30_108),
     ),
-    "reading": ({"kafka_drain.reading"}, (72, 9_917)),
+    "reading": ({"kafka_drain.reading"}, (72, 9_922)),
 }
 
 

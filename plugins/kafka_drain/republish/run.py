@@ -154,8 +154,7 @@ def plan_republish(
             f"run {folder.key} was abandoned and what it sent is unknown. Nothing was sent; name "
             "another run, and a target that this one didn't send to"
         )
-    if plan is None and receipt is None:
-        refuse_lost(folder)
+    refuse_lost(folder, is_known=was_planned or receipt is not None)
     asked = plan.request if plan is not None else asked
     if asked is not None:
         # If a follower's request were widened now, the older records would never be sent.

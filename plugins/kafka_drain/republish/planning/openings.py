@@ -180,16 +180,19 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
     return claim
 
 
-def refuse_lost(run: RepublishRun) -> None:
+def refuse_lost(run: RepublishRun, *, is_known: bool) -> None:
     """Refuse to plan a run anew that has opened, of whose folder nothing is left.
 
     Kafka keeps its progress for some days only, and then nothing else would tell what it has sent.
     Claims that were settled when the last one was made aren't read again.
 
+    Args:
+        is_known: Whether it was found to have a plan or a receipt.
+
     Raises:
         ArchiveError: When it has opened, and has neither a plan nor a receipt.
     """
-    last = max(_numbers(run.root), default=0)
+    last = 0 if is_known else max(_numbers(run.root), default=0)
     settled = _read(run.root, last)["settled"] if last else 0
     for number in range(last, settled, -1):
         claim = Claim(run.root, number, _read(run.root, number)["run"])
