@@ -21,7 +21,7 @@ from kafka_drain.archive.receipts import Receipt, ReceiptError, receipt_at
 from kafka_drain.config.sink_options import MILLISECONDS
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ArchiveError, ConfigError
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.storage.paths import is_local, list_folder, quoted, read_bytes
 
 __all__ = ["archive_dataset", "archive_paths", "sealed_paths", "segments_filter"]
@@ -120,25 +120,27 @@ def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
 def _wanted(
     segments: Iterable[Mapping[str, Any]],
 ) -> dict[tuple[TopicPartition, str], list[OffsetRange]]:
-    """Return the offsets of segments by partition and topic id, which older events lack."""
+    """Return the offsets of segments by partition and topic id, which older events lack.
+
+    Those of a partition are sorted and disjoint.
+    """
     ranges: dict[tuple[TopicPartition, str], list[OffsetRange]] = {}
     for segment in segments:
         for name, held in segment["offsets"].items():
             topic, _, partition = name.rpartition("-")
             key = TopicPartition(topic, int(partition)), segment.get("topics", {}).get(topic, "")
             ranges.setdefault(key, []).extend(OffsetRange(start, end) for start, end in held)
-    return ranges
+    return {key: merge(held) for key, held in ranges.items()}
 
 
 def _has_any(
     file: ArchiveFile, wanted: Mapping[tuple[TopicPartition, str], Sequence[OffsetRange]]
 ) -> bool:
-    """Return whether a file is sealed and spans any of some offsets."""
+    """Return whether a file is sealed and spans any of some offsets, given sorted and disjoint."""
     return any(
-        each.first < part.end and part.start <= each.last
+        overlapping(wanted.get((each.tp, topic_id), ()), OffsetRange(each.first, each.last + 1))
         for each in (file.sealed.contents if file.sealed is not None else ())
         for topic_id in {file.topic_ids.get(each.tp.topic, ""), ""}
-        for part in wanted.get((each.tp, topic_id), ())
     )
 
 
