@@ -15,6 +15,10 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.intervals import Interval
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+
+#: The offsets that repairs' files may hold, by partition and topic id: sorted and disjoint.
+_Reached = Mapping[tuple[TopicPartition, str | None], Sequence[OffsetRange]]
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,13 @@ def read_closed(
     """
     fold = snapshot.fold.without(going)
     repaired = fold.live(files_of_windows(fold.of_kind(WindowKind.REPAIR)))
+    reached = _reached(repaired)
     found = []
     for generation in generations:
         if _is_gone(generation, fold):
             continue
         sealed = generation.receipts(snapshot.journal.noted.forgotten)
-        receipts = [r for r in sealed if not _is_superseded(r, fold, repaired)]
+        receipts = [r for r in sealed if not _is_superseded(r, fold, reached)]
         topic_ids, document = snapshot.topic_ids(generation), generation.document
         files = [f for r in receipts for f in files_of_receipt(generation, r, document.format)]
         found.append(
@@ -73,12 +78,12 @@ def read_closed(
         )
     backfills = fold.of_kind(WindowKind.BACKFILL)
     found += _of_backfills(
-        [w for w in backfills if not _is_superseded(w.receipt, fold, repaired)], fold, repaired
+        [w for w in backfills if not _is_superseded(w.receipt, fold, reached)], fold, repaired
     )
     found += [
         _of_window(window, fold, repaired)
         for window in fold.superseding
-        if not _is_superseded(window.receipt, fold, repaired)
+        if not _is_superseded(window.receipt, fold, reached)
     ]
     return found
 
@@ -88,25 +93,24 @@ def _is_gone(generation: Generation, fold: Fold[SnapshotWindow]) -> bool:
     return receipt is None or fold.has_all_of(receipt)
 
 
-def _is_superseded(
-    receipt: Receipt, fold: Fold[SnapshotWindow], repaired: Iterable[ArchiveFile]
-) -> bool:
+def _is_superseded(receipt: Receipt, fold: Fold[SnapshotWindow], reached: _Reached) -> bool:
     """Return whether windows replace all files of a segment, and no repaired file of it is left."""
     if not receipt.files or fold.holds_records(receipt):
         return False
-    return fold.is_gone(receipt) or not any(_reaches(file, receipt) for file in repaired)
-
-
-def _reaches(file: ArchiveFile, receipt: Receipt) -> bool:
-    """Return whether a file may hold offsets of a segment."""
-    return any(
-        content.tp == part.tp
-        and content.first < part.range.end
-        and content.last >= part.range.start
-        and file.topic_ids.get(part.tp.topic) == receipt.topics.get(part.tp.topic)
-        for content in (file.sealed.contents if file.sealed else ())
+    return fold.is_gone(receipt) or not any(
+        overlapping(reached.get((part.tp, receipt.topics.get(part.tp.topic)), ()), part.range)
         for part in receipt.partitions
     )
+
+
+def _reached(repaired: Iterable[ArchiveFile]) -> _Reached:
+    """Return the offsets that some files may hold."""
+    found: dict[tuple[TopicPartition, str | None], list[OffsetRange]] = {}
+    for file in repaired:
+        for content in file.sealed.contents if file.sealed else ():
+            key = content.tp, file.topic_ids.get(content.tp.topic)
+            found.setdefault(key, []).append(OffsetRange(content.first, content.last + 1))
+    return {key: merge(ranges) for key, ranges in found.items()}
 
 
 def _fitting(repaired: Iterable[ArchiveFile], topic_ids: Mapping[str, str]) -> list[ArchiveFile]:

@@ -12,6 +12,7 @@ from kafka_drain.maintenance.compact import plan_compactions
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.retention import plan_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from tests.kafka_drain.counting import calls_of
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
@@ -109,3 +110,18 @@ def test_plan_deletions_repaired_once(made: MadeArchive) -> None:
 
     assert sorted(file.path for file in deletion.files) == sorted([sound.path, repaired.path])
     assert deletion.records == {P0: 20}
+
+
+def test_plan_compactions_many_repaired(tmp_path: Path) -> None:
+    """The work for a repaired file doesn't grow with the number of repairs."""
+
+    def work(repairs: int) -> int:
+        made = MadeArchive(tmp_path / str(repairs), {"flights": "id-1"})
+        lost = [made.seal({P0: dense(10 * n, 10 * n + 10)})[0].path for n in range(repairs)]
+        made.open_generation()
+        for n, path in enumerate(lost):
+            made.seal_window(f"repair_{n:03}", {P0: dense(10 * n, 10 * n + 10)}, [path])
+        return calls_of(lambda: compactions(made))
+
+    few, more, many = work(20), work(60), work(100)
+    assert many - more < 1.1 * (more - few)
