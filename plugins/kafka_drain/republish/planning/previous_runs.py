@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from upath import UPath
@@ -9,7 +10,7 @@ from upath import UPath
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.planning.documents import SentJson
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.republish.planning.runs import RepublishRun, follower_of, list_runs
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.storage.paths import quoted
 
@@ -60,8 +61,10 @@ def refuse_repeated(root: UPath, plan: RepublishPlan, *, is_elsewhere: bool = Fa
         ArchiveError: When the plan of a run that started to send is missing, or was changed.
     """
     planned = sent(plan)
-    for run in list_runs(root):
-        if not is_elsewhere and is_of_same_run(plan, run.key):
+    runs = list(list_runs(root)) if planned else []
+    settled = _settled(runs, planned)
+    for run in runs:
+        if run.key in settled or (not is_elsewhere and is_of_same_run(plan, run.key)):
             continue
         receipt = run.receipt()
         if receipt is not None:
@@ -75,6 +78,32 @@ def refuse_repeated(root: UPath, plan: RepublishPlan, *, is_elsewhere: bool = Fa
             continue
         if (now := _first_overlap(entries, planned)) is not None:
             raise repeats_error(run.key, verb, now, name)
+
+
+def _settled(runs: Sequence[RepublishRun], planned: Sequence[SentJson]) -> set[str]:
+    """Return the runs of mirrors that have sent nothing to any planned target.
+
+    A mirror's last receipt names the topics of all runs up to it: thousands needn't be read.
+    """
+    topics = {entry["target_topic"] for entry in planned}
+    ids = {entry.get("target_topic_id", "") for entry in planned}
+    mirrors: dict[str, list[RepublishRun]] = {}
+    for run in runs:
+        if (name := follower_of(run.key)) is not None:
+            mirrors.setdefault(name, []).append(run)
+    found: set[str] = set()
+    for own in mirrors.values():
+        last = next((number for number in reversed(range(len(own))) if own[number].has_ended), None)
+        receipt = None if last is None else own[last].receipt()
+        through = None if receipt is None else receipt["through"]
+        # Receipts of older releases name only the topics of their own run.
+        bound = None if through is None else through.get("bound")
+        if last is None or bound is None:
+            continue
+        sent_to = bound["topics"]
+        if topics.isdisjoint(sent_to) and ids.isdisjoint(filter(None, sent_to.values())):
+            found.update(run.key for run in own[: last + 1])
+    return found
 
 
 def is_of_same_run(plan: RepublishPlan, key: str) -> bool:

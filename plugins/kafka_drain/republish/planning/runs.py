@@ -43,6 +43,9 @@ _NUMBERED = re.compile(r"plan\.(\d+)\.json")
 #: Key of a drill's run.
 _DRILL = re.compile(r"drill-\d{8}T\d{6}Z-[0-9a-f]{8}-[0-9a-f]{12}")
 
+#: Key of a mirror's run, as follow.py numbers them.
+_OF_FOLLOWER = re.compile(r"(follow-.*-[0-9a-f]{12})\.\d{6}")
+
 #: A folder next to the runs' folders. It can't collide with a run's key, as those end in a hash.
 OPENINGS = "openings"
 
@@ -55,6 +58,12 @@ def run_key(name: str) -> str:
     """
     readable = re.sub(r"[^A-Za-z0-9_.]+", "-", name.partition("{")[0]).strip("-.")[:48]
     return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+def follower_of(key: str) -> str | None:
+    """Return the prefix of the keys of a mirror's runs; None if the run isn't a mirror's."""
+    found = _OF_FOLLOWER.fullmatch(key)
+    return None if found is None else found[1]
 
 
 def drill_run(drill: str) -> str:

@@ -14,6 +14,8 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, ConfigError, StoreUnavailableError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.republish.planning.documents import BindingJson, ReceiptJson
+from kafka_drain.republish.planning.follow import follower_key
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.previous_runs import (
     is_of_same_run,
@@ -397,3 +399,36 @@ def test_refuse_repeated_store_unsure(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(StoreUnavailableError, match=r"opened\.json can't be read"):
         refuse_repeated(root, plan_of("now", 10, 20))
+
+
+@pytest.mark.parametrize("topic", ["elsewhere", "copy"])
+def test_refuse_repeated_of_long_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    """Of a mirror to other topics, only the last receipt is read, however long it has run."""
+    root, name = UPath(tmp_path), follower_key("mirror")
+    bound: BindingJson = {"cluster_id": "c", "topics": {topic: f"{topic}-id"}}
+    for number in range(1, 31):
+        plan = plan_of(f"{name}.{number:06d}", 10 * number, 10 * number + 10)
+        rows = [
+            {**row, "target_topic": topic, "target_topic_id": f"{topic}-id"} for row in sent(plan)
+        ]
+        through = {"generations": {}, "windows": [], "bound": bound}
+        RepublishRun(root, plan.key).write_receipt(
+            receipt_of(key=plan.key, sent=rows, through=through)
+        )
+    read: list[str] = []
+    receipt = RepublishRun.receipt
+
+    def noting(run: RepublishRun) -> ReceiptJson | None:
+        read.append(run.key)
+        return receipt(run)
+
+    monkeypatch.setattr(RepublishRun, "receipt", noting)
+
+    if topic == "elsewhere":
+        refuse_repeated(root, plan_of("now", 10, 20))
+        assert read == [f"{name}.000030"]
+    else:
+        with pytest.raises(ConfigError, match=rf"run {name}.000001 has sent"):
+            refuse_repeated(root, plan_of("now", 10, 20))
