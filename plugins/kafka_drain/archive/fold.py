@@ -99,7 +99,8 @@ class Fold(Generic[W]):
 
     def only(self, keys: Collection[str]) -> Fold[W]:
         """Return the fold of some of the windows."""
-        return replace(self, windows=tuple(w for w in self.windows if w.key in keys))
+        wanted = frozenset(keys)
+        return replace(self, windows=tuple(w for w in self.windows if w.key in wanted))
 
     def without(self, paths: Iterable[str]) -> Fold[W]:
         """Return the fold after some files are deleted."""

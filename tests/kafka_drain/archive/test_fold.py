@@ -580,3 +580,25 @@ def test_fold_as_judged(steps: list[Callable[[Story], None]]) -> None:
             closed = read_closed(snapshot, snapshot.generations[:-1], deleted)
             held = {file.path for segments in closed for file in segments.files}
             assert held == paths.difference(deleted)
+
+
+class Key(str):
+    """A window's name that counts how often it is compared."""
+
+    compared = 0
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Key.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_only_some_of_many_windows() -> None:
+    """Each window is looked up once among the asked names, even if these are a list."""
+    keys = [Key(f"repair_{number:03}") for number in range(100)]
+    fold = Fold(tuple(window(key, WindowKind.REPAIR) for key in keys))
+    Key.compared = 0
+
+    assert len(fold.only([*map(str, keys), "another"]).windows) == 100
+    assert Key.compared <= 200
