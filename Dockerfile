@@ -64,7 +64,7 @@ RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirement
     && find venv -name '*.jar' -exec touch --date="$(date --rfc-3339=seconds)" {} +
 
 # Only the files that the download needs, so that changes to other code don't repeat it.
-COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/output.py plugins/kafka_drain/progress.py fetch/kafka_drain/
+COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/http_retries.py plugins/kafka_drain/output.py plugins/kafka_drain/progress.py fetch/kafka_drain/
 COPY plugins/kafka_drain/spark/__init__.py fetch/kafka_drain/spark/
 COPY plugins/kafka_drain/spark/jars/ fetch/kafka_drain/spark/jars/
 RUN PYTHONPATH=fetch python -m kafka_drain.spark.jars.fetch \

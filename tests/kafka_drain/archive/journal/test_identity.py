@@ -136,8 +136,8 @@ def sealed(number: int = 2, **starts: int) -> Receipt:
     """A generation's receipt of topic t, whose partitions started at some offsets."""
     parts = tuple(
         SealedPartition.of(
-            TopicPartition("t", int(name[1:])), OffsetRange(9_990, 9_999), 0, None, None, None, None, {},
-            None, start, 0, {},
+            TopicPartition("t", int(name[1:])), OffsetRange(9_990, 9_999), 0,
+            None, None, None, None, {}, None, start, 0, {},
         )
         for name, start in starts.items()
     )  # fmt: skip
