@@ -113,9 +113,9 @@ def list_files(archive: Archive) -> None:
         (validate_all, 29 + 2 + 1 + 1, 16 + 4 + 1 + ASKS_AGAIN, 1 + ASKS_AGAIN),
         # Reads archive.json once more, for the pipeline.
         (drain, 2 * 22 + 1, 2 * 12 + 1, 2),
-        # Size and content of each file; and that there are no erasures. As whoever lists the
-        # files, one listing has the sizes of all.
-        (republish, 26 + 28, 22 + 2, 1 + 28),
+        # Size and content of each file; and that there are no erasures, and no claim of a run whose
+        # folder is lost. As whoever lists the files, one listing has the sizes of all.
+        (republish, 26 + 28, 22 + 3, 1 + 28),
         (list_files, 22, 14, 0),
     ],
 )
