@@ -12,9 +12,9 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (248, 30_164),
+        (248, 30_167),
     ),
-    "reading": ({"kafka_drain.reading"}, (72, 9_922)),
+    "reading": ({"kafka_drain.reading"}, (72, 9_924)),
 }
 
 

@@ -60,6 +60,9 @@ class GapReason(str, Enum):
         raise ValueError(f"not a gap reason: {code!r}")
 
 
+#: Reasons of gaps at which a log has no record that a consumer could see.
+EMPTY = (GapReason.CONTROL, GapReason.ABORTED, GapReason.COMPACTED)
+
 #: Name in reports and pages for offsets between the segments of a partition: windows were
 #: backfilled on one side, and a window or the first generation is on the other. No receipt has
 #: them.

@@ -334,12 +334,14 @@ def test_republish_plan_damaged(half_sent: Case) -> None:
 
 
 def test_republish_plan_replaced(half_sent: Case) -> None:
-    """Another plan under the same name is refused: the progress in Kafka belongs to the first."""
+    """Another plan under the same name is refused: by what was opened, and by the progress."""
     path = plan_file(half_sent)
     document = json.loads(path.read_bytes())
     del document["sha256"]
     path.write_bytes(seal(document | {"created_at": utc_now().isoformat()}))
 
+    refused(half_sent, ArchiveError, "started with another plan than plan.json")
+    path.with_name("opened.json").unlink()
     refused(half_sent, ProgressError, "of 2 writers of run .*, 0 of them for this plan")
 
 

@@ -116,7 +116,7 @@ MISTAKES = (
     ),
     Mistake(
         "the next generation drains again what a repair holds",
-        "kafka_drain.windows.roll:_past_windows",
+        "kafka_drain.proof.past_windows:past_windows",
         "at = part.end",
         "pass",
     ),

@@ -28,8 +28,8 @@ from kafka_drain.storage.paths import (
     make_folder,
     read_bytes,
     sync_folder,
+    tells_outages,
 )
-from kafka_drain.storage.schemes import HDFS
 from kafka_drain.storage.typed_json import DocumentError, parse_object
 
 #: Errors of file systems that are full.
@@ -266,8 +266,7 @@ def _beside(path: UPath) -> UPath:
 
 def _not_written(path: UPath, error: Exception) -> ArchiveError | StoreUnavailableError:
     why = getattr(error, "strerror", None) or error
-    # WebHDFS tells an outage from a refusal itself.
-    if lies_in_store(path) and path.protocol != HDFS and is_momentary(error):
+    if lies_in_store(path) and not tells_outages(path) and is_momentary(error):
         return StoreUnavailableError(
             f"{path} can't be written: {why}; check that its store is running, and try again"
         )

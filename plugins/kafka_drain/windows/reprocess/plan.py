@@ -19,7 +19,7 @@ from types import MappingProxyType
 from kafka_drain.archive.fold import Partition, of_topic_ids
 from kafka_drain.archive.receipts import Receipt, SealedFile
 from kafka_drain.errors import ConfigError, TopicError
-from kafka_drain.gaps import GapReason
+from kafka_drain.gaps import EMPTY, GapReason
 from kafka_drain.intervals import milliseconds, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.windows.reprocess.options import ReprocessOptions
@@ -119,10 +119,6 @@ def comparable_receipts(
     return receipts[start:]
 
 
-#: Gaps at which there is nothing to drain.
-_EMPTY = GapReason.CONTROL, GapReason.ABORTED, GapReason.COMPACTED
-
-
 def deleted_offsets(
     windows: Iterable[Receipt], topic_ids: Mapping[str, str]
 ) -> dict[TopicPartition, list[OffsetRange]]:
@@ -189,7 +185,7 @@ def _without(
     empty: dict[TopicPartition, list[OffsetRange]] = {}
     for receipt in group.receipts:
         for part in receipt.partitions:
-            ranges = [r for reason in _EMPTY for r in part.gaps.get(reason, ())]
+            ranges = [r for reason in EMPTY for r in part.gaps.get(reason, ())]
             empty.setdefault(part.tp, []).extend(ranges)
     left: dict[TopicPartition, list[OffsetRange]] = {}
     for tp, ranges in group.ranges.items():
