@@ -307,8 +307,11 @@ def _look(snapshot: Snapshot, look: Look) -> tuple[Standing, Look]:
     look = replace(look, generation=newest.number if newest is not None else None)
     if look.whole or not standing.needs_whole(look.generation):
         return standing, look
-    first = f": {standing.findings[0].finding()}" if standing.findings else ""
-    say(f"validate: everything is looked at, as an earlier validation did{first}")
+    why = "it isn't known what earlier validations found"
+    if standing.findings:
+        one = standing.findings[0]
+        why = f"{one.reason} stands since {one.found_at}: {one.where}"
+    say(f"validate: everything is looked at, because {why}")
     return standing, replace(look, whole=True)
 
 
