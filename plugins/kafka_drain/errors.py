@@ -207,3 +207,7 @@ class DeliveryError(TransientError):
 
 class LagError(TransientError):
     """Raised when a mirror's target still lacks too many records for the producers to stop."""
+
+
+#: What keeps a validation from asking Kafka: it judges the files alone then.
+KAFKA_ERRORS = (AuthenticationError, AuthorizationError, KafkaUnavailableError)

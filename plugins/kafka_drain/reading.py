@@ -5,7 +5,7 @@ Available as a pyarrow dataset, or as a list of files for tools that read Parque
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ _FORMATS = {"parquet": ds.ParquetFileFormat, "orc": ds.OrcFileFormat}
 TERMS = 32
 
 _Held = tuple[OffsetRange, int]
+_Wanted = dict[tuple[TopicPartition, str], list[OffsetRange]]
 
 
 def archive_dataset(
@@ -117,14 +118,12 @@ def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
     )
 
 
-def _wanted(
-    segments: Iterable[Mapping[str, Any]],
-) -> dict[tuple[TopicPartition, str], list[OffsetRange]]:
+def _wanted(segments: Iterable[Mapping[str, Any]]) -> _Wanted:
     """Return the offsets of segments by partition and topic id, which older events lack.
 
     Those of a partition are sorted and disjoint.
     """
-    ranges: dict[tuple[TopicPartition, str], list[OffsetRange]] = {}
+    ranges: _Wanted = {}
     for segment in segments:
         for name, held in segment["offsets"].items():
             topic, _, partition = name.rpartition("-")
@@ -133,9 +132,7 @@ def _wanted(
     return {key: merge(held) for key, held in ranges.items()}
 
 
-def _has_any(
-    file: ArchiveFile, wanted: Mapping[tuple[TopicPartition, str], Sequence[OffsetRange]]
-) -> bool:
+def _has_any(file: ArchiveFile, wanted: _Wanted) -> bool:
     """Return whether a file is sealed and spans any of some offsets, given sorted and disjoint."""
     return any(
         overlapping(wanted.get((each.tp, topic_id), ()), OffsetRange(each.first, each.last + 1))

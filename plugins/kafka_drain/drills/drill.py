@@ -37,7 +37,7 @@ from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import NO_END, OffsetRange, TopicPartition
 from kafka_drain.output import say
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run, run_key
@@ -332,7 +332,7 @@ def _decode(drill: _Drill) -> None:
     for topic in cluster.topics(wanted).values() if wanted else ():
         for partition in topic.partitions:
             left = limit
-            span = OffsetRange(0, (1 << 63) - 1)
+            span = OffsetRange(0, NO_END)
             tp = TopicPartition(topic.name, partition)
             for batch in cluster.records(tp, span, "read_committed"):
                 few = batch.slice(0, left)

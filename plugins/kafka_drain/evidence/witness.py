@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafka_drain.errors import ConfigError, DeliveryError, EvidenceError
 from kafka_drain.kafka.client_config import for_client
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import NO_END, OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_drain.kafka.cluster import KafkaCluster
@@ -131,7 +131,7 @@ class WitnessTopic:
             KafkaUnavailableError: When Kafka doesn't respond.
         """
         self._cluster.topics([self._tp.topic], ("READ", "DESCRIBE"))
-        span = OffsetRange(0, (1 << 63) - 1)
+        span = OffsetRange(0, NO_END)
         return [
             value
             for batch in self._cluster.records(self._tp, span, "read_committed")

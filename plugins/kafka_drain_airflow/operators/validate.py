@@ -128,12 +128,7 @@ class ValidateManifestOperator(SparkJobOperator):
     ) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
-        from kafka_drain.errors import (
-            AuthenticationError,
-            AuthorizationError,
-            KafkaDrainError,
-            KafkaUnavailableError,
-        )
+        from kafka_drain.errors import KAFKA_ERRORS, KafkaDrainError
         from kafka_drain.events import begin_publication, sealed_summary, segment_events
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.cluster_capture import describe_with
@@ -161,7 +156,7 @@ class ValidateManifestOperator(SparkJobOperator):
                 keep_schemas=partial(self._keep_schemas, archive),
                 **how,
             )
-        except (AuthenticationError, AuthorizationError, KafkaUnavailableError) as error:
+        except KAFKA_ERRORS as error:
             alone = validate_files_alone(archive, error, **how)
             for line in report_lines(alone):
                 self.log.info("%s", line)

@@ -129,14 +129,7 @@ def test_rewrap_killed(
     with pytest.raises(KeyUnavailableError):
         plan_rewrap(root, NEW).apply()
     have("old", "new")
-    with monkeypatch.context() as patch:
-
-        def killed(root: UPath) -> list[UPath]:
-            raise KeyboardInterrupt
-
-        patch.setattr(keys, "older_documents", killed)
-        with pytest.raises(KeyboardInterrupt):
-            plan_rewrap(root, NEW).apply()
+    kill_rewrap(root, monkeypatch)
     assert len(older_documents(root)) == 1
 
     again = plan_rewrap(root, NEW)
@@ -185,14 +178,7 @@ def test_rewrap_other_master_key(
     made = keys_for_writing(root, OLD)
     assert made is not None
     opened = data_key(root, made["current"])
-    with monkeypatch.context() as patch:
-
-        def killed(root: UPath) -> list[UPath]:
-            raise KeyboardInterrupt
-
-        patch.setattr(keys, "older_documents", killed)
-        with pytest.raises(KeyboardInterrupt):
-            plan_rewrap(root, NEW).apply()
+    kill_rewrap(root, monkeypatch)
     have("old", "new", new="other")
 
     with pytest.raises(
@@ -207,6 +193,18 @@ def test_rewrap_other_master_key(
     data_keys._data_key.cache_clear()
     assert data_key(root, made["current"]) == opened
     assert [path.name for path in (root / FOLDER).iterdir()] == [written.name]
+
+
+def kill_rewrap(root: UPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kill a rewrap after it has written, before it removes what that replaces."""
+    with monkeypatch.context() as patch:
+
+        def killed(root: UPath) -> list[UPath]:
+            raise KeyboardInterrupt
+
+        patch.setattr(keys, "older_documents", killed)
+        with pytest.raises(KeyboardInterrupt):
+            plan_rewrap(root, NEW).apply()
 
 
 def test_rewrap_order(tmp_path: Path, have: Callable[..., None]) -> None:

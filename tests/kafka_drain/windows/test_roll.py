@@ -966,21 +966,20 @@ def test_roll_voids_locked(archive: Archive, monkeypatch: pytest.MonkeyPatch) ->
     assert len(archive.snapshot().generations) == 2
 
 
-def test_roll_voids_needed(archive: Archive) -> None:
-    """A window that an unfinished republish sends isn't removed: that could never end without."""
-    repaired_then_lost(archive)
-    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
+def begin_to_send(archive: Archive) -> RepublishRun:
+    """Let a republish begin to send the archive's only window."""
     [window] = archive.snapshot().sealed
     [shard, *_] = PLAN.shards
     files = tuple(replace(file, path=window.receipt.files[0].path) for file in shard.files)
     run = RepublishRun(archive.root, "r")
     run.write_plan(replace(PLAN, key="r", shards=(replace(shard, files=files),)))
     run.mark_opened(PLAN)
+    return run
 
-    says = r"republish r still needs window repair_1.*--abandon r --apply`. Nothing was changed"
-    with pytest.raises(ArchiveError, match=says):
-        do(plan)
 
+def assert_rolls_after(run: RepublishRun, plan: RollPlan) -> None:
+    """The window that a republish sends is there; once that is abandoned, the roll goes on."""
+    archive = plan.archive
     assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]
     assert len(archive.snapshot().generations) == 2
     run.abandon(datetime(2026, 1, 1, tzinfo=timezone.utc))
@@ -988,18 +987,27 @@ def test_roll_voids_needed(archive: Archive) -> None:
     assert len(archive.snapshot().generations) == 3
 
 
+def test_roll_voids_needed(archive: Archive) -> None:
+    """A window that an unfinished republish sends isn't removed: that could never end without."""
+    repaired_then_lost(archive)
+    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
+    run = begin_to_send(archive)
+
+    says = r"republish r still needs window repair_1.*--abandon r --apply`. Nothing was changed"
+    with pytest.raises(ArchiveError, match=says):
+        do(plan)
+
+    assert_rolls_after(run, plan)
+
+
 def test_roll_voids_needed_meanwhile(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor one that a republish began to send while the roll waited to remove it."""
     repaired_then_lost(archive)
     plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
-    [window] = archive.snapshot().sealed
-    [shard, *_] = PLAN.shards
-    files = tuple(replace(file, path=window.receipt.files[0].path) for file in shard.files)
-    run, wait = RepublishRun(archive.root, "r"), rolling.wait_for_lease
+    wait = rolling.wait_for_lease
 
     def begins(*place: Any, **how: Any) -> Any:
-        run.write_plan(replace(PLAN, key="r", shards=(replace(shard, files=files),)))
-        run.mark_opened(PLAN)
+        begin_to_send(archive)
         return wait(*place, **how)
 
     monkeypatch.setattr(rolling, "wait_for_lease", begins)
@@ -1007,11 +1015,7 @@ def test_roll_voids_needed_meanwhile(archive: Archive, monkeypatch: pytest.Monke
     with pytest.raises(ArchiveError, match=r"republish r still needs window repair_1"):
         do(plan)
 
-    assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]
-    assert len(archive.snapshot().generations) == 2
-    run.abandon(datetime(2026, 1, 1, tzinfo=timezone.utc))
-    do(plan)
-    assert len(archive.snapshot().generations) == 3
+    assert_rolls_after(RepublishRun(archive.root, "r"), plan)
 
 
 def without_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,7 @@ from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.config.checks import refuse
 from kafka_drain.config.offset_ranges import ACKNOWLEDGE
 from kafka_drain.drain.options import ValidateOptions
-from kafka_drain.errors import (
-    AuthenticationError,
-    AuthorizationError,
-    KafkaUnavailableError,
-    NotWritableError,
-)
+from kafka_drain.errors import KAFKA_ERRORS, NotWritableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import ASKED
 from kafka_drain.output import Level, Line
@@ -81,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     validate = partial(validate_archive, archive, cluster, describe=described, **how)
     try:
         report, unwritten = _validated(options, archive, validate)
-    except (AuthenticationError, AuthorizationError, KafkaUnavailableError) as error:
+    except KAFKA_ERRORS as error:
         report = validate_files_alone(archive, error, **how)
         answer_report(options, archive, report, writes=False, unasked=str(error))
         raise
