@@ -19,7 +19,15 @@ from typing import Any
 
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
-from benchmarks.synthetic import TOPIC, Linker, SyntheticArchive, SyntheticCluster, write_records
+from benchmarks.synthetic import (
+    CLUSTER_ID,
+    TOPIC,
+    TOPIC_ID,
+    Linker,
+    SyntheticArchive,
+    SyntheticCluster,
+    write_records,
+)
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.history import History, read_history
 from kafka_drain.archive.index_files import index_to_write, write_index
@@ -35,7 +43,10 @@ from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.committed_file import file_fingerprint
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.binding import Binding
+from kafka_drain.republish.planning.follow import follower_key, through_now
 from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.selection import Selection
 from kafka_drain.republish.run import plan_republish
 from kafka_drain.spark.job_spec import write_private
@@ -43,6 +54,7 @@ from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.paths import locate
 from kafka_drain.windows.backfill import refuse_incomplete, run_backfill, sealed_windows
 from kafka_drain.windows.backfill_plan import plan_backfill
+from tests.kafka_drain.republish.receipts import receipt_of
 
 __all__ = ["measure_long"]
 
@@ -89,8 +101,16 @@ AGES = {
     "100 backfilled hours": Age(0, 4, 100),
     "3,000 backfilled hours": Age(0, 4, 3_000),
 }
+#: The topic of the mirror.
+COPY = f"{TOPIC}.copy"
+MIRROR = RepublishRequest(target_topic=COPY, follow=True)
 #: The hour that is asked for: of the generation before the open one.
 ASKED = 100
+
+
+class _WithCopy(SyntheticCluster):
+    def topic_names(self) -> list[str]:
+        return [TOPIC, COPY]
 
 
 def partitions(count: int) -> tuple[TopicPartition, ...]:
@@ -138,6 +158,11 @@ def make(folder: str, age: Age) -> dict[str, Any]:
     snapshot = made.snapshot()
     if index := index_to_write(snapshot, whole=False):
         write_index(snapshot, index)
+    # As a mirror's run has left it.
+    follower = follower_key(MIRROR.name(snapshot.document.pipeline))
+    through = through_now(snapshot) | {"bound": Binding(CLUSTER_ID, {COPY: TOPIC_ID}).to_dict()}
+    run = RepublishRun(made.state, f"{follower}.000001")
+    run.write_receipt(receipt_of(key=run.key, request=MIRROR.to_dict(), through=through))
     return {"receipts": age.closed * WEEK + OPEN, "windows": len(made.snapshot().folders)}
 
 
@@ -183,6 +208,18 @@ def restore_hour(folder: str, age: Age) -> dict[str, Any]:
         Archive.at(folder),
         SyntheticCluster(partitions(age.wide)),
         request,
+        now=datetime.now(timezone.utc),
+        apply=False,
+    )
+    return {"files": sum(len(shard.files) for shard in planned.plan.shards)}
+
+
+def mirror_hour(folder: str, age: Age) -> dict[str, Any]:
+    """Plan a mirror's run an hour after the one before."""
+    planned = plan_republish(
+        Archive.at(folder),
+        _WithCopy(partitions(age.wide)),
+        MIRROR,
         now=datetime.now(timezone.utc),
         apply=False,
     )
@@ -249,6 +286,7 @@ QUESTIONS = {
     "validate, one hour new": validate_new,
     "validate, nothing new": validate_again,
     "plan a restore of an hour": restore_hour,
+    "plan a mirror's run": mirror_hour,
     "find a key in an hour": find_key,
     "an archive's page, the first time": page_first,
     "plan of maintenance": maintain,

@@ -81,7 +81,7 @@ plan kind?:backfill|repair|reprocess|compact|retention|erase topics?:{s} erasure
 replaced files:n bytes:n records:[held]; carried erasure:n request:s records:n;
 span topic:s partition:n start:n end:n; head number:n sha256:h; entries entries:n sha256:h;
 entry format_version:n entry:n previous:~h whole:b receipts:{newest} documents:{noted}
-    forgotten?:{s} sha256:h; newest newest:name receipts:n sha256:h;
+    forgotten?:{s} sha256:h; newest newest:name receipts:p sha256:h;
 number format_version:n number:n previous:~h cluster_id?:s settings?:~h sha256:h;
 sealed format_version:n sha256:h; lifted format_version:n; opened plan:h shards:n;
 erasure format_version:n request:s salt:h keys:[h] headers:[header] topics:[s] from_ms:~i to_ms:~i
@@ -91,7 +91,7 @@ SHAPES = {s.split()[0]: dict(k.split(":") for k in s.split()[1:]) for s in SHAPE
 # A number's lowest value, a text's pattern, or a type.
 SIMPLE: Doc = {"n": 0, "i": -(1 << 63), "b": bool, "o": dict, "s": "(?s).*", "h": "[0-9a-f]{64}"}
 SIMPLE |= {"d": "[0-9a-f]{32}", "f": "[0-9a-f]{16}", "name": NUMBERED, "accepted": ACCEPTED}
-SIMPLE |= {"noted": "[0-9a-f]{64}|removed|accepted"}
+SIMPLE |= {"noted": "[0-9a-f]{64}|removed|accepted", "p": 1}
 
 
 def misfit(value: Any, shape: str, at: str = "it") -> str:
@@ -496,7 +496,7 @@ class Verifier:
             fits = entry["whole"] == (number % WHOLE == 1) and (number > 1 or not entry["previous"])
             self.must(f"journal {number}", fits, "it isn't a whole entry, or shouldn't be one")
             for place, value in entry["receipts"].items():
-                if value["newest"] >= self.receipts.get(place, value)["newest"]:
+                if place not in self.receipts or value["newest"] > self.receipts[place]["newest"]:
                     self.receipts[place] = value
             for document, digest in entry["documents"].items():
                 if digest == "removed" or document not in self.documents:

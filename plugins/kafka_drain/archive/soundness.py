@@ -112,7 +112,6 @@ def check_sealed_state(
     snapshot: Snapshot,
     *,
     windows: bool = True,
-    chain_is_read: bool = False,
     query: Query | None = None,
 ) -> SealedState:
     """Compare an archive with its journal; changes nothing.
@@ -125,21 +124,20 @@ def check_sealed_state(
             sealing and deliberate removal must not look like damage.
         windows: Whether to check windows, overlaps, and the holes between all generations;
             otherwise only holes before a generation that has drained nothing yet are checked.
-        chain_is_read: Whether the caller itself checks every receipt of each generation.
         query: The segments that the caller needs; None for all.
     """
     turn = snapshot.journal.newest
     restricted = _restricted(snapshot, query, windows, turn) if query is not None else None
-    state = _Look(restricted or snapshot, snapshot.journal, chain_is_read).look(windows)
+    state = _Look(restricted or snapshot, snapshot.journal).look(windows)
     if restricted is not None and state.findings:
-        state = _Look(snapshot, snapshot.journal, chain_is_read).look(windows)
+        state = _Look(snapshot, snapshot.journal).look(windows)
     newest = None
     for _ in range(ATTEMPTS):
         if not state.findings or newest == read_journal(snapshot.root).newest:
             break
         snapshot = snapshot.again()
         newest = snapshot.journal.newest
-        state = _Look(snapshot, snapshot.journal, chain_is_read).look(windows)
+        state = _Look(snapshot, snapshot.journal).look(windows)
     return state
 
 
@@ -241,7 +239,7 @@ def recreate_journal(archive: Archive, *, dry_run: bool) -> None:
     for finding in state.findings:
         if finding.reason != Reason.SEGMENT_HOLE:
             say(f"journal {archive.root}: drops {finding}")
-    look = _Look(state.snapshot, Journal(), chain_is_read=False).look(windows=True)
+    look = _Look(state.snapshot, Journal()).look(windows=True)
     # What dropped segments held is missing from now on, and drained again.
     kept = (Reason.JOURNAL_DAMAGED, Reason.SEGMENT_HOLE)
     left = [found for found in look.findings if found.reason not in kept]
@@ -300,10 +298,9 @@ def _lost_links(
 class _Look:
     """A single check of an archive."""
 
-    def __init__(self, snapshot: Snapshot, journal: Journal, chain_is_read: bool) -> None:
+    def __init__(self, snapshot: Snapshot, journal: Journal) -> None:
         self._snapshot = snapshot
         self._journal = journal
-        self._chain_is_read = chain_is_read
         self._state = SealedState(snapshot, journal)
         self._tips: dict[str, Tip] = {}
         self._documents: dict[str, str] = {}
@@ -436,9 +433,6 @@ class _Look:
             receipt = self._read(generation, name)
             seen = receipt.sha256 if receipt else UNREADABLE
         before = sum(other <= name for other in names)
-        if noted and self._chain_is_read and seen is not None:
-            # One that is missing among these is found there.
-            noted = replace(noted, receipts=min(before, noted.receipts))
         verdict = judge_tip(noted, names, seen)
         where = generation.receipt_where(name)
         if verdict == Verdict.MISSING and seen is None:

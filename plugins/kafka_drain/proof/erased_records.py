@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,9 +63,10 @@ def to_search(
     # Not at the top: pyarrow takes longer to import than most archives take to list.
     from kafka_drain.proof.erasure_selection import Named
 
-    if not erasures:
+    files = list(files)
+    if not files or not erasures:
         return []
-    names = _receipts_after(snapshot, erasures)
+    names = _receipts_after(snapshot, {file.owner.name for file in files}, erasures)
     named = {erasure.number: Named(erasure.document) for erasure in erasures}
     found = []
     for file in files:
@@ -79,10 +80,14 @@ def to_search(
     return found
 
 
-def _receipts_after(snapshot: Snapshot, erasures: Iterable[Erasure]) -> dict[str, str]:
-    """Return the receipt of each generation's file that some erasure wasn't carried out on."""
+def _receipts_after(
+    snapshot: Snapshot, owners: Collection[str], erasures: Iterable[Erasure]
+) -> dict[str, str]:
+    """Return the receipt of each file of some generations that an erasure wasn't carried out on."""
     names: dict[str, str] = {}
     for generation in snapshot.generations:
+        if generation.name not in owners:
+            continue
         searched = [
             erasure.done.generations.get(str(generation.number), "") if erasure.done else ""
             for erasure in erasures

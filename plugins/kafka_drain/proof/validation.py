@@ -205,7 +205,7 @@ def validate_archive(
     )
     whole, bytes_of = look.whole, Deep(deep, standing.subjects)
     asked = None if whole else Query()
-    sealed = check_sealed_state(looked_at, chain_is_read=whole, query=asked)
+    sealed = check_sealed_state(looked_at, query=asked)
     snapshot = sealed.snapshot
     if cluster is not None:
         cluster = cluster.counting(snapshot.document.topics)

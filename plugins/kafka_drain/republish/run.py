@@ -29,7 +29,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.output import Level, Line, level_of, say
 from kafka_drain.progress import Progress
 from kafka_drain.proof.erased_records import refuse_unerased
@@ -58,6 +58,7 @@ from kafka_drain.republish.planning.follow import (
     previous_change,
     previous_request,
     through_now,
+    unsent_segments,
 )
 from kafka_drain.republish.planning.into_source import check_sources
 from kafka_drain.republish.planning.openings import Claim, claim_opening, refuse_lost
@@ -182,8 +183,8 @@ def plan_republish(
         through: ThroughJson | None = None
         files: Callable[[], list[ArchiveFile]] | None = None
         if request.follow:
-            # A segment skipped now would never be sent.
-            snapshot = refuse_unsound(snapshot).snapshot
+            # A segment missed now would never be sent.
+            snapshot = refuse_unsound(snapshot, query=unsent_segments(snapshot, since)).snapshot
             through = through_now(snapshot, since)
             files = partial(_noted, partial(new_files, snapshot, since, through), listed)
         if approved is not None:
@@ -356,8 +357,15 @@ def _gone_file(archive: Archive, plan: RepublishPlan) -> str | None:
 
 def _files_of(snapshot: Snapshot, plan: RepublishPlan) -> tuple[list[ArchiveFile], set[str]]:
     """Return the files of a plan that readers get, and the paths of those that they don't get."""
-    paths = {file.path for shard in plan.shards for file in shard.files}
-    files = [file for file in archive_files(snapshot) if file.path in paths]
+    paths, offsets = set[str](), dict[TopicPartition, list[OffsetRange]]()
+    for shard in plan.shards:
+        for file in shard.files:
+            paths.add(file.path)
+            offsets.setdefault(shard.source, []).append(OffsetRange(file.first, file.last + 1))
+    if not paths:
+        return [], paths
+    asked = {tp: merge(ranges) for tp, ranges in offsets.items()}
+    files = [file for file in archive_files(snapshot, offsets=asked) if file.path in paths]
     return files, paths.difference(file.path for file in files)
 
 

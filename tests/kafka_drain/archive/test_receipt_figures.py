@@ -96,6 +96,7 @@ WRONG: dict[str, Callable[[Receipt], Receipt]] = {
     "has 4 records of t-0 10 to 12 in": lambda r: replace(r, files=(_with_last(r, 12, records=4),)),
     "names the window w": lambda r: replace(r, window="w"),
     "is of another pipeline or cluster": lambda r: replace(r, cluster_id="another"),
+    "has another id of topic t than": lambda r: replace(r, topics={"t": "another"}),
     "has 0 records of t-1, but its files have 7": lambda r: replace(
         r, files=(*r.files, _of_partition(r, 1))
     ),

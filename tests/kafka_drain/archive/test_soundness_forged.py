@@ -86,7 +86,29 @@ FORGED: dict[str, tuple[dict[str, Edit], str]] = {
         {"journal": lambda entry: _tips(entry, receipts=1)},
         "expected 1",
     ),
+    "a higher count in the journal": (
+        {"journal": lambda entry: _tips(entry, receipts=9)},
+        "expected 9",
+    ),
+    "no count in the journal": (
+        {"journal": lambda entry: _tips(entry, receipts=0)},
+        "receipts is 0",
+    ),
+    "what stands for settings in the journal": (
+        {"journal": lambda entry: _settings(entry)},
+        "accepte0",
+    ),
+    "a topic id of an older receipt": (
+        {OLDER: lambda receipt: receipt["topics"].update(flights="A" * 22)},
+        "has another id of topic flights",
+    ),
 }
+
+
+def _settings(entry: Any) -> None:
+    for path in entry["documents"]:
+        if path.startswith("settings/"):
+            entry["documents"][path] = "accepte0"
 
 
 def _tips(entry: Any, **changes: Any) -> None:

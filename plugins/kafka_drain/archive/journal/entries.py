@@ -27,6 +27,8 @@ WHOLE_EVERY = 16
 
 #: Replaces a hash: the receipt was replaced by another one and removed deliberately.
 REMOVED = "removed"
+#: A document's value in an entry. What is noted without a document has no hash to differ from.
+Value = Annotated[str, Field(pattern=rf"^([0-9a-f]{{64}}|{REMOVED}|{ACCEPTED})$")]
 #: Replaces a hash: the document can't be parsed.
 UNREADABLE = "unreadable"
 
@@ -195,7 +197,7 @@ class Entry(SealedDocument):
     is_whole: Annotated[bool, Field(alias="whole")]
     at: str
     tips: Annotated[Mapping[str, Tip], Field(alias="receipts")]
-    documents: Mapping[str, str]
+    documents: Mapping[str, Value]
     # Entries of older releases have none.
     forgotten: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt, files_of_windows
-from kafka_drain.archive.fold import Fold, Partition
+from kafka_drain.archive.fold import Fold, Partition, owner_of
+from kafka_drain.archive.index import IndexedGeneration, Query
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
@@ -148,11 +149,39 @@ def followers(archive: Archive) -> list[tuple[str, ThroughJson]]:
     return found
 
 
+def unsent_segments(snapshot: Snapshot, since: ThroughJson) -> Query:
+    """Return the segments that a follower must read, beside those that aren't in the index.
+
+    These are all from the first closed generation with something new, as each is compared with what
+    was sent of it; new windows; and what these replace, which may have been sent.
+
+    Args:
+        since: The part that was sent before.
+    """
+    index = snapshot.index
+    if index is None:
+        return Query()
+    last = since["generations"]
+    changed = (each for each in index.generations if last.get(str(each.generation)) != each.newest)
+    first = next((row.generation for row in changed), index.last + 1)
+    sent = frozenset(since["windows"])
+    rows = {row.window: row for row in index.windows}
+    names = {row.name for row in index.generations if row.generation >= first}
+    for key in snapshot.window_names - sent:
+        window, row = snapshot.any_window(key), rows.get(key)
+        names.add(window.name)
+        if row is not None:
+            names |= row.replaces.keys()
+        elif window.is_readable:
+            names |= {owner_of(path) for path in window.receipt.replaces}
+    return Query(names=frozenset(names))
+
+
 def through_now(snapshot: Snapshot, since: ThroughJson = NOTHING) -> ThroughJson:
     """Return the sealed part of the archive: the last batch by generation, and the windows.
 
     Args:
-        snapshot: The archive.
+        snapshot: The archive, which may be without the segments that needn't be read.
         since: The part that was sent before; its receipts aren't read again.
 
     Raises:
@@ -164,21 +193,34 @@ def through_now(snapshot: Snapshot, since: ThroughJson = NOTHING) -> ThroughJson
 
 def _through_now(snapshot: Snapshot, since: ThroughJson) -> ThroughJson:
     last, files = dict[str, str](), dict[str, str]()
+    newest = {row.generation: row.newest for row in _skipped_generations(snapshot, since)}
     for generation in snapshot.generations:
-        names = generation.receipt_names()
-        if not names:
-            continue
-        number = str(generation.number)
-        last[number] = names[-1]
-        if since["generations"].get(number) != names[-1]:
-            files[number] = _digest(generation.read_receipt(names[-1]))
+        if names := generation.receipt_names():
+            newest[generation.number] = names[-1]
+    for generation_number, name in sorted(newest.items()):
+        number = str(generation_number)
+        last[number] = name
+        if since["generations"].get(number) != name:
+            receipt = snapshot.generation(generation_number).read_receipt(name)
+            files[number] = _digest(receipt)
         elif number in since.get("files", {}):
             files[number] = since["files"][number]
+    skipped = snapshot.skipped.windows if snapshot.skipped else frozenset[str]()
     return {
         "generations": last,
         "files": files,
-        "windows": snapshot.fold.keys,
+        "windows": sorted({*snapshot.fold.keys, *skipped}),
     }
+
+
+def _skipped_generations(snapshot: Snapshot, since: ThroughJson) -> list[IndexedGeneration]:
+    """Return the rows of the generations that aren't read: all of them were sent before."""
+    if snapshot.skipped is None:
+        return []
+    rows = snapshot.skipped.index.generations
+    skipped = [row for row in rows if row.generation in snapshot.skipped.generations]
+    assert all(since["generations"].get(str(row.generation)) == row.newest for row in skipped)
+    return skipped
 
 
 def _digest(receipt: Receipt) -> str:
@@ -190,6 +232,9 @@ def new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> l
     """List the files that are sealed by receipts after `since` and up to `through`.
 
     For generations, reads only the new receipts, and the last one before them.
+
+    Args:
+        snapshot: The archive, which may be restricted to the result of `unsent_segments`.
 
     Raises:
         ManifestInvalidError: When a receipt is damaged, a window mixes new records with records
@@ -267,7 +312,8 @@ def _refuse_gone(snapshot: Snapshot, since: ThroughJson) -> None:
     Raises:
         ManifestInvalidError: Names the generation.
     """
-    there = {str(generation.number) for generation in snapshot.generations}
+    there = {str(row.generation) for row in _skipped_generations(snapshot, since)}
+    there |= {str(generation.number) for generation in snapshot.generations}
     gone = sorted(since["generations"].keys() - there, key=int)
     if gone:
         raise ManifestInvalidError(
@@ -299,8 +345,9 @@ def _removed(snapshot: Snapshot, since: ThroughJson) -> dict[Partition, list[Off
         ManifestInvalidError: When a window's plan is gone as well: a roll has removed a repair.
     """
     removed: dict[Partition, list[OffsetRange]] = {}
+    skipped = snapshot.skipped.windows if snapshot.skipped else frozenset[str]()
     for key in since["windows"]:
-        if snapshot.is_sealed(key):
+        if key in skipped or snapshot.is_sealed(key):
             continue
         window = snapshot.folders.get(key)
         if window is None or window.plan_bytes is None or not window.plan.topics:

@@ -177,7 +177,8 @@ def test_whole_entries() -> None:
     assert [next_whole(n) for n in (0, 1, 16, 17)] == [1, 17, 17, 33]
 
 
-HASHES = st.sampled_from(["a", "b", REMOVED])
+A = "a" * 64
+HASHES = st.sampled_from([A, "b", REMOVED])
 NOTED = st.builds(
     Noted,
     st.dictionaries(
@@ -186,10 +187,8 @@ NOTED = st.builds(
             lambda n: Tip(f"{n:012d}.json", n + 1, f"t{n}"), st.integers(min_value=0, max_value=9)
         ),
     ),
-    st.dictionaries(
-        st.sampled_from(["w1", "w2", "w3"]), st.sampled_from(["a", REMOVED]), max_size=3
-    ),
-    st.dictionaries(st.sampled_from(["w4", "w5"]), st.just("a"), max_size=2),
+    st.dictionaries(st.sampled_from(["w1", "w2", "w3"]), st.sampled_from([A, REMOVED]), max_size=3),
+    st.dictionaries(st.sampled_from(["w4", "w5"]), st.just(A), max_size=2),
 )
 
 
@@ -245,7 +244,7 @@ def test_fold_journal(noted: list[Noted], data: st.DataObject) -> None:
 
 def test_fold_journal_forged() -> None:
     """An entry that is sealed and not the successor, or holds another number, is found."""
-    one, two = Noted(documents={"w1": "a"}), Noted(documents={"w2": "a"})
+    one, two = Noted(documents={"w1": A}), Noted(documents={"w2": A})
     contents = journal_of([one, two, one])
     other = Entry.of(2, "0" * 64, False, two, "now").to_bytes()
     head = Head(3, parse_entry(contents[2]).sha256)
@@ -260,7 +259,7 @@ def test_fold_journal_forged() -> None:
 
 def test_entry_round_trip() -> None:
     """What an entry says is read back; one of before things could be given up as well."""
-    noted = Noted({"g1": Tip("1.json", 2, "t")}, {"w1": "a", "w2": REMOVED}, {"g1/0.json": "b"})
+    noted = Noted({"g1": Tip("1.json", 2, "t")}, {"w1": A, "w2": REMOVED}, {"g1/0.json": "b"})
     entry = Entry.of(3, "p", False, noted, "2013-01-01")
     content = entry.to_bytes()
 
@@ -270,12 +269,21 @@ def test_entry_round_trip() -> None:
     assert (parsed.name, parsed.at) == ("000000000003.json", "2013-01-01")
 
     document = {"format_version": 1, "entry": 1, "previous": None, "whole": True, "at": "now"}
-    older = seal(document | {"receipts": {}, "documents": {"w1": "a"}})
-    assert parse_entry(older).noted == Noted(documents={"w1": "a"})
+    older = seal(document | {"receipts": {}, "documents": {"w1": A}})
+    assert parse_entry(older).noted == Noted(documents={"w1": A})
     with pytest.raises(ValueError, match="format version 2"):
         parse_entry(seal(document | {"format_version": 2}))
     with pytest.raises(ValueError, match=r"not an entry known to this release .*receipts"):
         parse_entry(seal(document))
+
+
+@pytest.mark.parametrize("path", ["w1", "settings/a", "holes/id/t:0:1-2"])
+@pytest.mark.parametrize("value", ["accepte0", "", "a" * 63, "A" * 64, "a" * 64 + "\n"])
+def test_parse_entry_other_value(path: str, value: str) -> None:
+    """No hash contradicts a value that stands for no file, such as that of settings."""
+    noted = Noted(documents={path: value})
+    with pytest.raises(ValueError, match="not an entry known to this release"):
+        parse_entry(Entry.of(1, None, True, noted, "now").to_bytes())
 
 
 def test_noted_plus() -> None:
@@ -293,7 +301,7 @@ def test_noted_plus() -> None:
 
 def test_fold_journal_problems() -> None:
     """Each problem is told once, with its file, and what can be told is."""
-    noted = [Noted(documents={f"w{n}": "a"}) for n in range(5)]
+    noted = [Noted(documents={f"w{n}": A}) for n in range(5)]
     good = dict(enumerate(journal_of(noted), start=1))
     head = Head(5, parse_entry(good[5]).sha256)
     second = parse_entry(good[2])
