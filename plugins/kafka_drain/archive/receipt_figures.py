@@ -19,7 +19,7 @@ from kafka_drain.archive.receipts import (
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.errors import ConfigError
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
 
 #: How figures of a partition follow from those of its files.
 _BOUNDS: Mapping[str, Callable[..., int | None]] = {
@@ -135,6 +135,10 @@ def _of_files(
 ) -> Iterator[str]:
     folder = receipt.where.rpartition("/receipt")[0]
     drained = {tp: merge(part.range for part in own) for tp, own in parts.items()}
+    gaps = {
+        tp: merge(each for part in own for ranges in part.gaps.values() for each in ranges)
+        for tp, own in parts.items()
+    }
     seen = set()
     for file in receipt.files:
         if file.path in seen:
@@ -147,11 +151,13 @@ def _of_files(
             if not 0 <= content.first <= content.last:
                 yield f"has {here}"
                 continue
-            if content.records > content.last - content.first + 1:
+            if not 0 < content.records <= content.last - content.first + 1:
                 yield f"has {content.records:,} records of {here}"
             for at in (content.first, content.last):
                 if subtract(OffsetRange(at, at + 1), drained.get(content.tp, [])):
                     yield f"has {here}, which it didn't drain"
+                elif overlapping(gaps[content.tp], OffsetRange(at, at + 1)):
+                    yield f"has {here}, and no record of {at:,}"
 
 
 def _not_accepted(receipt: Receipt) -> Iterator[str]:

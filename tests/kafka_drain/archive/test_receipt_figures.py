@@ -101,6 +101,10 @@ WRONG: dict[str, Callable[[Receipt], Receipt]] = {
         r, files=(*r.files, _of_partition(r, 1))
     ),
     "has t-1 10 to 19 in": lambda r: replace(r, files=(_of_partition(r, 1), *r.files)),
+    "and no record of 13": lambda r: replace(r, files=(_in_two(r, (6, 10, 19), (1, 13, 14)),)),
+    "has 0 records of t-0 16 to 16 in": lambda r: replace(
+        r, files=(_in_two(r, (7, 10, 19), (0, 16, 16)),)
+    ),
     "which it didn't drain": lambda r: replace(r, files=(_with_last(r, 20),)),
 }
 
@@ -108,6 +112,16 @@ WRONG: dict[str, Callable[[Receipt], Receipt]] = {
 def _with_records(receipt: Receipt, records: int) -> Any:
     [file] = receipt.files
     return replace(file, contents=(replace(file.contents[0], records=records),))
+
+
+def _in_two(receipt: Receipt, *parts: tuple[int, int, int]) -> Any:
+    [file] = receipt.files
+    [content] = file.contents
+    contents = (
+        replace(content, records=n, first_offset=first, last_offset=last)
+        for n, first, last in parts
+    )
+    return replace(file, contents=tuple(contents))
 
 
 def _with_last(receipt: Receipt, last: int, **changes: Any) -> Any:
