@@ -76,6 +76,9 @@ def check_conf(dag_id: str, form: Form, conf: object, fields: Collection[str]) -
         for other, name in {**names, **old}.items()
         if _is_set(conf.get(other)) and _is_set(conf.get(name))
     ]
+    if old and conf.get("apply") is False and conf.get("dry_run") is False:
+        # An older release's conf would apply, a form's wouldn't.
+        wrong.append(f"'dry_run' contradicts 'apply' of {dag_id}, both false: give apply alone")
     if wrong:
         said = "; ".join(wrong)
         raise ConfigError(f"{said}{'' if said.endswith('?') else '.'} Nothing was planned")

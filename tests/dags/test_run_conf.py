@@ -144,6 +144,12 @@ def test_conf_refused_by_first_task(kind: str) -> None:
         ("republish", {"filter": ["a"], "filters": ["b"]}, "'filter' and 'filters' are the same"),
         ("republish", {"partition": 0, "partitions": ["3"]}, "'partition' and 'partitions' are"),
         ("republish", {"apply": True, "dry_run": True}, "'dry_run' and 'apply' are the same"),
+        (
+            "maintain",
+            {"apply": False, "dry_run": False},
+            "'dry_run' contradicts 'apply' of maintain_t",
+        ),
+        ("republish", {"apply": False, "dry_run": False}, "give apply alone"),
         ("republish", ["to_time"], "the conf of republish_t is a list; expected a JSON object"),
         ("republish", {"transactions": "fast"}, "'transactions' isn't a.*it was removed, as each"),
         ("drain", {"transactions": "strict"}, "'transactions' isn't a field of drain_t"),
@@ -166,6 +172,8 @@ def test_conf_refused(kind: str, conf: Any, says: str) -> None:
         ("republish", None),
         ("republish", {}),
         ("republish", {"dry_run": True}),
+        ("republish", {"apply": True, "dry_run": False}),
+        ("republish", {"apply": False, "dry_run": True}),
         # A form sends all of its fields, and those that are empty too.
         ("republish", {"filter": ["$.n=1"], "filters": None, "apply": True}),
         # The form of 0.2 sent it with all its other fields; its runs are tried again.
