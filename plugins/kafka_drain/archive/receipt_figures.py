@@ -47,8 +47,8 @@ def _contradictions(receipt: Receipt, before: Receipt | None) -> Iterator[str]:
     if before and (before.pipeline, before.cluster_id) != (receipt.pipeline, receipt.cluster_id):
         yield "is of another pipeline or cluster than the receipt before it"
     for topic, topic_id in before.topics.items() if before else ():
-        if receipt.topics.get(topic) != topic_id:
-            yield f"has another id of topic {topic} than the receipt before it, or none"
+        if receipt.topics.get(topic, topic_id) != topic_id:
+            yield f"has another id of topic {topic} than the receipt before it"
     parts: dict[TopicPartition, list[SealedPartition]] = {}
     for part in receipt.partitions:
         parts.setdefault(part.tp, []).append(part)
