@@ -330,22 +330,49 @@ def record_bound(path: DataPath, file_format: str) -> int | None:
         return parquet.record_bound(path)
 
 
+def rows_with_nul(batch: pa.RecordBatch) -> list[int]:
+    """Return the rows, ascending, of the records with a NUL in a header name.
+
+    Args:
+        batch: Has the column `headers`.
+    """
+    column = batch["headers"]
+    names = column.flatten()
+    if not len(names):
+        return []
+    with_nul = pc.match_substring(names.field("key"), "\0")
+    if not pc.any(with_nul).as_py():
+        return []
+    rows: list[int] = pc.unique(pc.list_parent_indices(column).filter(with_nul)).to_pylist()
+    return rows
+
+
 def offset_of_nul(batch: pa.RecordBatch) -> int | None:
     """Return the offset of the first record with a NUL in a header name; None if there is none.
 
     Args:
         batch: Has the columns `headers` and `offset`.
     """
-    column = batch["headers"]
-    names = column.flatten()
-    if not len(names):
-        return None
-    with_nul = pc.match_substring(names.field("key"), "\0")
-    if not pc.any(with_nul).as_py():
-        return None
-    at = with_nul.to_pylist().index(True)
-    row: int = pc.list_parent_indices(column)[at].as_py()
-    return int(batch["offset"][row].as_py())
+    rows = rows_with_nul(batch)
+    return int(batch["offset"][rows[0]].as_py()) if rows else None
+
+
+def as_client_reads(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records as Kafka's C client reads them: it cuts off a header name at a NUL.
+
+    Args:
+        batch: Has the column `headers`.
+    """
+    if not rows_with_nul(batch):
+        return batch
+    column, place = batch["headers"], batch.schema.get_field_index("headers")
+    pairs = column.flatten()
+    names = pc.replace_substring_regex(pairs.field("key"), r"(?s)\x00.*", "")
+    cut = pa.StructArray.from_arrays([names, pairs.field("value")], fields=list(pairs.type))
+    ends = pc.cumulative_sum(pc.list_value_length(column).fill_null(pa.scalar(0, pa.int32())))
+    starts = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    lists = pa.ListArray.from_arrays(starts, cut, type=column.type, mask=column.is_null())
+    return batch.set_column(place, batch.schema.field(place), lists)
 
 
 def index_sha256(path: DataPath, file_format: str) -> str | None:

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.data_files.reader import (
-    offset_of_nul,
     read_contents,
     read_offsets,
     read_records,
+    rows_with_nul,
     topic_of,
 )
 from kafka_drain.data_files.records import DataPath, TimestampError, path_of
@@ -101,6 +101,8 @@ def read_all(path: DataPath, file_format: str, topic: str | None) -> Contents:
     """
     value, nul_header_names = 0, False
     last: dict[TopicPartition, tuple[int, int]] = {}
+    # Kafka's client cuts off such a name: what it reads of the record has another hash.
+    unlike: set[tuple[int, int]] = set()
 
     def look(batch: pa.RecordBatch) -> None:
         nonlocal value, nul_header_names
@@ -109,7 +111,9 @@ def read_all(path: DataPath, file_format: str, topic: str | None) -> Contents:
             for number, newest in last_records(rows, hashes).items():
                 tp = TopicPartition(name or "", number)
                 last[tp] = max(newest, last.get(tp, newest))
-        nul_header_names = nul_header_names or offset_of_nul(batch) is not None
+        for row in rows_with_nul(batch):
+            nul_header_names = True
+            unlike.add((batch["partition"][row].as_py(), batch["offset"][row].as_py()))
 
     index: list[str] = []
     try:
@@ -119,7 +123,12 @@ def read_all(path: DataPath, file_format: str, topic: str | None) -> Contents:
     except KeyUnavailableError as error:
         return Contents(tuple(read_offsets(path, file_format, topic)), locked=str(error))
     return Contents(
-        tuple(replace(held, last_hash=f"{last[held.tp][1]:016x}") for held in offsets),
+        tuple(
+            held
+            if (held.tp.partition, held.last) in unlike
+            else replace(held, last_hash=f"{last[held.tp][1]:016x}")
+            for held in offsets
+        ),
         f"{value:016x}",
         nul_header_names,
         index_sha256=index[0] if index else None,

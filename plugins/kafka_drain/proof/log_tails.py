@@ -290,7 +290,7 @@ def _hashes(
     It may have been replaced, erased from, or be encrypted: the archive's findings say so.
     """
     # Not at the top: few drains need pyarrow, and importing it takes longer than their checks do.
-    from kafka_drain.data_files.reader import read_records, topic_of
+    from kafka_drain.data_files.reader import as_client_reads, read_records, topic_of
     from kafka_drain.data_files.records import RowBounds
     from kafka_drain.data_files.xxhash64 import record_hashes
 
@@ -299,7 +299,8 @@ def _hashes(
     wanted = RowBounds(tp.partition, span.start, span.end, index_sha256=index_sha256)
     try:
         for batch in read_records(root / name, file_format, 4 << 20, wanted):
-            for found_topic, rows, hashes in record_hashes(batch, topic):
+            # The hashes are compared with those of records that Kafka's client reads.
+            for found_topic, rows, hashes in record_hashes(as_client_reads(batch), topic):
                 if (found_topic or "") != tp.topic:
                     continue
                 places = zip(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import xor
 
-from kafka_drain.data_files.reader import read_columns, read_records, topic_of
+from kafka_drain.data_files.reader import as_client_reads, read_columns, read_records, topic_of
 from kafka_drain.data_files.records import RowBounds
 from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -103,7 +103,7 @@ class _Comparison:
                 continue
             path, topic = self._segment.root / file.path, topic_of(file.path)
             for batch in read_records(path, self._segment.file_format, wanted=part):
-                for name, rows, hashes in record_hashes(batch, topic):
+                for name, rows, hashes in record_hashes(as_client_reads(batch), topic):
                     for number in set(rows["partition"].to_pylist()):
                         tp = TopicPartition(name or "", number)
                         if tp in ranges:
