@@ -12,6 +12,19 @@ MAX_REQUEST_BYTES = 1 << 20
 #: Java's producer compares its estimate of a batch of one record with it, which is at most this
 #: much larger than the batch.
 REQUEST_OVERHEAD = 100
+#: A broker's default for the size of a segment, in bytes (log.segment.bytes).
+SEGMENT_BYTES = 1 << 30
+
+
+def largest_batch(config: Mapping[str, str]) -> int:
+    """Return the largest batch that a topic with these settings takes, in bytes.
+
+    One that is larger than a segment is refused, too: before Kafka 4, those may be small.
+    """
+    return min(
+        int(config.get("max.message.bytes", MAX_MESSAGE_BYTES)),
+        int(config.get("segment.bytes", SEGMENT_BYTES)),
+    )
 
 
 def request_bytes(limits: Iterable[int]) -> int:

@@ -28,7 +28,7 @@ from kafka_drain.errors import (
     VerifyError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
+from kafka_drain.kafka.topics import largest_batch
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.output import Level, Line, level_of, say
 from kafka_drain.progress import Progress
@@ -628,9 +628,7 @@ class Republish:
     def _jobs(self, plan: RepublishPlan, attempt: int) -> list[list[SendJob]]:
         """Return the jobs, largest first; a recreated topic's incarnations are sent in sequence."""
         sizes = {
-            target.topic: int(
-                self.cluster.topic_config(target.topic).get("max.message.bytes", MAX_MESSAGE_BYTES)
-            )
+            target.topic: largest_batch(self.cluster.topic_config(target.topic))
             for target in plan.targets
         }
         groups: dict[Any, list[SendJob]] = {}

@@ -12,18 +12,16 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.receipts import SealedTail
+from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.records import read_records
 from kafka_drain.kafka.single_records import read_single_records
-from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.committed_file import read_all
 from kafka_drain.proof.content_checks import SegmentFiles
-from kafka_drain.proof.log_tails import unsealed_tails
 from kafka_drain.proof.rereading import compare_with_kafka
 from kafka_drain.proof.rewritten_log import LogNow, LogVerdict, compare_tail
-from kafka_drain.data_files.file_offsets import CommittedFile
 from tests.kafka_drain.made_archive import EPOCH
 from tests.kafka_drain.raw_batches import mock_broker, send_raw
 

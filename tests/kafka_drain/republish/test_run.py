@@ -187,6 +187,25 @@ def test_execute_jobs_largest_first(made: MadeArchive, target: Target) -> None:
     assert {(job.largest_batch, job.partitions, job.attempt) for job in jobs} == {(4096, 2, 1)}
 
 
+@pytest.mark.parametrize(
+    ("limits", "largest"),
+    [
+        ({"max.message.bytes": "4096", "segment.bytes": "1073741824"}, 4096),
+        # The least before Kafka 4 is 14; a batch that is larger than a segment is refused.
+        ({"max.message.bytes": "1048588", "segment.bytes": "524288"}, 524288),
+    ],
+)
+def test_execute_batches_fit_into_segment(
+    made: MadeArchive, target: Target, limits: dict[str, str], largest: int
+) -> None:
+    """No batch is larger than the target takes, whichever setting is the lower one."""
+    target.cluster.configs["copy"] = KEEPING | limits
+
+    execute(made, target)
+
+    assert {job.largest_batch for group in target.orders for job in group} == {largest}
+
+
 def fails() -> None:
     raise KafkaUnavailableError("no response from Kafka")
 

@@ -15,7 +15,7 @@ from kafka_drain.archive.keys import refuse_encrypted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.topic_watch import TopicWatch
-from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, REQUEST_OVERHEAD, request_bytes
+from kafka_drain.kafka.topics import REQUEST_OVERHEAD, largest_batch, request_bytes
 from kafka_drain.republish.planning.binding import watch_targets
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending.memory import ALLOCATION
@@ -136,10 +136,7 @@ def prepare_sink(
     refuse_encrypted(locate(root), "Spark's Kafka sink isn't given keys for; use another engine")
     connection, secrets_path = kafka_options(cluster.config, folder)
     spec_path, result_path = folder / "republish.json", folder / "result.json"
-    limits = [
-        int(cluster.topic_config(target.topic).get("max.message.bytes", MAX_MESSAGE_BYTES))
-        for target in plan.targets
-    ]
+    limits = [largest_batch(cluster.topic_config(target.topic)) for target in plan.targets]
     SinkSpec(
         run=plan.pipeline,
         sources=_sources(plan, root),

@@ -18,7 +18,7 @@ from kafka_drain.kafka.acls import TARGET
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.fitting import THROTTLES, Fitted, SettingFate, config_of, fit
 from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE, KEEPING
-from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, SEGMENT_BYTES, TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import say
 from kafka_drain.republish.planning.placement import PARTITIONERS
@@ -32,7 +32,7 @@ _NAME, LONGEST_NAME = re.compile(r"[a-zA-Z0-9._-]+"), 249
 
 _LIMIT, _CODEC, _TYPE = "max.message.bytes", "compression.type", "message.timestamp.type"
 #: A batch must fit into a segment, too; Kafka answers a larger one so that clients try again.
-_SEGMENT, _SEGMENT_BYTES = "segment.bytes", 1 << 30
+_SEGMENT = "segment.bytes"
 
 #: Returns the records that a target topic wouldn't take, given its limit and its compression.
 Larger: TypeAlias = "Callable[[str, int, str], Iterable[Large]]"
@@ -201,7 +201,7 @@ def _new_topic(
     wider = _for_restored(settings.config, inherited, need, now)
     told = settings.config.get(_LIMIT, inherited.get("message.max.bytes"))
     # A broker that doesn't tell its limit may have a lower one than the source.
-    segment = int(settings.config.get(_SEGMENT, _SEGMENT_BYTES))
+    segment = int(settings.config.get(_SEGMENT, SEGMENT_BYTES))
     limit = min(int(told or source.max_message_bytes), segment)
     codec = settings.config.get(_CODEC, inherited.get(_CODEC, "producer"))
     most = max(larger(name, limit, codec), key=lambda one: one.batch, default=None)
@@ -406,7 +406,7 @@ def _check_sizes(topic: _Asked, config: Mapping[str, str], larger: Larger) -> No
     """Refuse records that are too large for the topic, as they are sent and as it keeps them."""
     limits = {
         _LIMIT: int(config.get(_LIMIT, MAX_MESSAGE_BYTES)),
-        _SEGMENT: int(config.get(_SEGMENT, _SEGMENT_BYTES)),
+        _SEGMENT: int(config.get(_SEGMENT, SEGMENT_BYTES)),
     }
     setting = min(limits, key=lambda each: limits[each])
     limit = limits[setting]
@@ -417,5 +417,5 @@ def _check_sizes(topic: _Asked, config: Mapping[str, str], larger: Larger) -> No
             str(limit),
             f"the record at offset {large.offset} in {large.path} has {large.content:,} bytes, and "
             f"needs {large.batch:,} with its headers and in the topic's compression.type",
-            {_LIMIT: KEEPING[_LIMIT], _SEGMENT: str(_SEGMENT_BYTES)}[setting],
+            {_LIMIT: KEEPING[_LIMIT], _SEGMENT: str(SEGMENT_BYTES)}[setting],
         )

@@ -25,6 +25,7 @@ _NEEDS = {
 _REFUSED = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise the target topic's max.message.bytes",
     KafkaError.INVALID_MSG_SIZE: "raise the target topic's max.message.bytes",
+    KafkaError.RECORD_LIST_TOO_LARGE: "raise the target topic's segment.bytes",
     KafkaError.INVALID_TIMESTAMP: "raise the target topic's message.timestamp.before.max.ms and "
     "message.timestamp.after.max.ms",
     KafkaError.INVALID_RECORD: "check the target topic's cleanup.policy (compact requires keys) "

@@ -34,6 +34,7 @@ def test_fenced_producer_long_timeout(waits: int | str) -> None:
         ),
         (KafkaError._UNSUPPORTED_FEATURE, ConfigError, "at_least_once"),
         (KafkaError.INVALID_TIMESTAMP, SourceRecordError, "message.timestamp.before.max.ms"),
+        (KafkaError.RECORD_LIST_TOO_LARGE, SourceRecordError, "segment.bytes"),
     ],
 )
 def test_explained_terminal(code: int, kind: type[KafkaDrainError], says: str) -> None:
