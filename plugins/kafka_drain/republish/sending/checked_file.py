@@ -17,8 +17,10 @@ containers may not have that room.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
+import resource
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +29,7 @@ from functools import partial
 from typing import IO, Any, Literal, NamedTuple, cast
 
 from kafka_drain.data_files.records import DataPath
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.errors import MachineError, ManifestInvalidError
 from kafka_drain.republish.planning.shards import ShardFile
 from kafka_drain.storage.outages import lies_in_store, naming_outages
 
@@ -84,6 +86,7 @@ def checked_file(path: DataPath, file: ShardFile, sharers: int = 1) -> Iterator[
         sharers: Number of simultaneously open files that share the memory.
 
     Raises:
+        MachineError: When the process may have no more open files.
         ManifestInvalidError: When the file is missing or has other bytes; also raised later, from
             reads, if the file was changed in the meantime.
         StoreUnavailableError: When its store doesn't answer.
@@ -115,15 +118,44 @@ def checked_file(path: DataPath, file: ShardFile, sharers: int = 1) -> Iterator[
 def _opened(path: DataPath, file: ShardFile) -> IO[bytes]:
     # From a store, read the requested bytes only: fsspec would read ahead after each seek.
     options = {"cache_type": "none"} if lies_in_store(path) else {}
-    try:
+
+    def opened() -> IO[bytes]:
         with naming_outages(path):
-            opened: IO[bytes] = cast(Any, path).open("rb", **options)
-            return opened
-    except FileNotFoundError as error:
+            return cast("IO[bytes]", cast(Any, path).open("rb", **options))
+
+    try:
+        try:
+            return opened()
+        except OSError as error:
+            if error.errno != errno.EMFILE or not _raise_limit():
+                raise
+        return opened()
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise MachineError(
+                f"{file.path} can't be opened: this process has as many open files as it may, "
+                f"{resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}, because records of a "
+                "partition interleave in many files; raise the limit (ulimit -n), and try again. "
+                "Nothing of it was sent by this attempt"
+            ) from error
+        if not isinstance(error, FileNotFoundError):
+            raise
         raise ManifestInvalidError(
             f"{file.path} has gone missing since the plan was made, {_expected(file)}; restore it "
             "from a copy; nothing of it was sent by this attempt"
         ) from error
+
+
+def _raise_limit() -> bool:
+    """Let this process have as many open files as it may ask for; False if it has them already.
+
+    The usual limit, 1,024, is for programs that don't know of more (select).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return False
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return True
 
 
 def _chunks(

@@ -9,6 +9,7 @@ are local and none is Avro.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
@@ -55,7 +56,8 @@ def read_shard(
     files = [file for file in shard.files if file.last >= from_offset]
     for group in interleaved_groups(files):
         yield from merge_streams(
-            [_stream(root, file, shard, from_offset, sharers * len(group)) for file in group]
+            [_stream(root, file, shard, from_offset, sharers * len(group)) for file in group],
+            [file.first for file in group],
         )
 
 
@@ -162,18 +164,31 @@ def _bounds(shard: Shard, from_offset: int) -> RowBounds:
     )
 
 
-def merge_streams(streams: list[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Merge streams of batches, each in offset order, into one such stream."""
+def merge_streams(
+    streams: list[Iterator[pa.RecordBatch]], firsts: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Merge streams of batches, each in offset order, into one such stream.
+
+    Args:
+        firsts: For each stream, an offset that none of its records is below, ascending: a stream
+            isn't begun before that is reached. None to begin all of them.
+    """
     if len(streams) == 1:
         yield from streams[0]
         return
     heads: list[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]] = []
-    waiting = streams
+    later = deque(zip(firsts or [0] * len(streams), streams, strict=True))
+    waiting: list[Iterator[pa.RecordBatch]] = []
     while True:
-        for stream in waiting:
-            batch = next(stream, None)
-            if batch is not None:
-                heads.append((batch, stream))
+        while True:
+            for stream in waiting:
+                batch = next(stream, None)
+                if batch is not None:
+                    heads.append((batch, stream))
+            ends = [batch["offset"][-1].as_py() for batch, _ in heads]
+            if not later or (ends and min(ends) < later[0][0]):
+                break
+            waiting = [later.popleft()[1]]
         if not heads:
             return
         # No stream can still yield a lower offset than those up to this limit.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
+import resource
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
@@ -20,7 +22,7 @@ from upath import UPath
 
 from kafka_drain.data_files.reader import read_offsets, read_records
 from kafka_drain.data_files.records import SCHEMA, RowBounds
-from kafka_drain.errors import DataFileError, ManifestInvalidError
+from kafka_drain.errors import DataFileError, MachineError, ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
@@ -497,6 +499,45 @@ def test_read_shard_many_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert open_files(files[0]) == 0
     assert open_files(files[0], sharers=3) == 1
     assert open_files(*files) == 3
+
+
+def test_read_shard_more_files_than_may_be_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a first drain of years by date: the soft limit of open files is no obstacle."""
+    monkeypatch.setattr(checked_file, "LOCAL", checked_file.LOCAL._replace(held=3_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = len(os.listdir("/proc/self/fd")) + 20
+    # Each file overlaps the one after it, or all of the others.
+    spans = [(10 * n, 10 * n + 11) for n in range(40)]
+    spans += [(1_000 + n, 2_000 + n) for n in range(40)]
+    files = []
+    for number, span in enumerate(spans):
+        path = f"topic=t/date={number}/a"
+        write(tmp_path, path, [row(o) for o in span])
+        files.append(hashed(tmp_path, file(path, *span)))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    try:
+        batches = list(read_shard(str(tmp_path), shard_of(T0, *files)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert [offset for offset, _ in rows_of(batches)] == sorted(o for span in spans for o in span)
+
+
+def test_read_shard_more_files_than_the_system_lets_be_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that no retry helps against names the limit, not only a number."""
+    write(tmp_path, "topic=t/a", [row(0)])
+    shard = shard_of(T0, hashed(tmp_path, file("topic=t/a", 0, 0)))
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(MachineError, match=r"topic=t/a can't be opened.*ulimit -n"):
+        list(read_shard(str(tmp_path), shard))
 
 
 def test_read_shard_not_readable(tmp_path: Path) -> None:
