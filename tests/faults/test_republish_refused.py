@@ -399,7 +399,7 @@ def test_republish_header_name_with_nul(
     refused(case, SourceRecordError, rf"offset {SMALL} of nul-0 has .* NUL .*nothing was sent")
     assert case.visible("read_uncommitted") == 0
     # A plan that was made without the check: found while sending.
-    monkeypatch.setattr(planner, "refuse_nul", lambda *_: None)
+    monkeypatch.setattr(planner, "refuse_nul", lambda *_, **__: None)
     with pytest.raises(SourceRecordError, match=rf"offset {SMALL} of nul-0 .*was aborted"):
         case.run()
     assert case.visible("read_committed") == SMALL

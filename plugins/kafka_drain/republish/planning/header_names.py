@@ -16,21 +16,38 @@ from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ShardFile
 
 
-def nul_error(source: TopicPartition, offset: int, said: str) -> SourceRecordError:
+def nul_error(
+    source: TopicPartition, offset: int, said: str, *, follows: bool = False
+) -> SourceRecordError:
     """Return the error for a record with a NUL in a header name.
 
     Args:
         source: The record's partition.
         said: The error's statement about records, such as "nothing was sent".
+        follows: Whether the run is a mirror's, whose request can't change.
     """
+    way_out = (
+        "Leave the record out (offsets), or send it with delivery at_least_once: Spark's Kafka "
+        "sink keeps such names"
+    )
+    if follows:
+        way_out = (
+            "Start another mirror (--run-name; run_name in Airflow) into an empty topic, with "
+            "--change and a function that leaves the record or the header out"
+        )
     return SourceRecordError(
         f"the record at offset {offset:,} of {source} has a header with a NUL in its name, which "
-        f"librdkafka would cut off there; {said}. Leave the record out (offsets), or send it with "
-        "delivery at_least_once: Spark's Kafka sink keeps such names"
+        f"librdkafka would cut off there; {said}. {way_out}"
     )
 
 
-def refuse_nul(root: str, file: ShardFile, selected: Mapping[TopicPartition, Rows]) -> None:
+def refuse_nul(
+    root: str,
+    file: ShardFile,
+    selected: Mapping[TopicPartition, Rows],
+    *,
+    follows: bool = False,
+) -> None:
     """Refuse a file with a selected record that has a NUL in a header name.
 
     Needed for a file whose receipt doesn't say that none has.
@@ -41,6 +58,7 @@ def refuse_nul(root: str, file: ShardFile, selected: Mapping[TopicPartition, Row
     Args:
         root: The archive's folder, a path or a URL.
         selected: Its rows to be sent, by partition.
+        follows: Whether the run is a mirror's.
 
     Raises:
         SourceRecordError: Names the record.
@@ -63,6 +81,6 @@ def refuse_nul(root: str, file: ShardFile, selected: Mapping[TopicPartition, Row
                 wanted = wanted_rows(batch, source, rows, in_topic_folder=in_topic_folder)
                 offset = offset_of_nul(wanted)
                 if offset is not None:
-                    raise nul_error(source, offset, "nothing was sent")
+                    raise nul_error(source, offset, "nothing was sent", follows=follows)
     except DataFileError as error:
         raise DataFileError(f"{file.path}: {error}") from error

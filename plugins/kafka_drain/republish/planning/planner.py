@@ -220,7 +220,8 @@ def make_plan(
         )
     # What is left out or changed needs no name; the change's own look has found the others.
     if apply and request.delivery == EXACTLY_ONCE and changer is None:
-        _refuse_nul(snapshot, parts, {f.path for f, s in sealed if s.nul_header_names is False})
+        without = {f.path for f, s in sealed if s.nul_header_names is False}
+        _refuse_nul(snapshot, parts, without, follows=request.follow)
     schema_ids = _schema_ids(snapshot, parts, request, changer)
     cluster_id = cluster.cluster_id()
     # A topic that is created gets the partitions that are planned.
@@ -401,7 +402,11 @@ def _count(
 
 
 def _refuse_nul(
-    snapshot: Snapshot, parts: Mapping[tuple[TopicPartition, str], _Part], without: Collection[str]
+    snapshot: Snapshot,
+    parts: Mapping[tuple[TopicPartition, str], _Part],
+    without: Collection[str],
+    *,
+    follows: bool,
 ) -> None:
     """Refuse header names that Kafka's client can't send; each file is read once.
 
@@ -409,11 +414,12 @@ def _refuse_nul(
         snapshot: The archive.
         parts: The selected parts.
         without: Files that have none, according to their receipts; they aren't read.
+        follows: Whether the run is a mirror's.
     """
     files = [(file, selected) for file, selected in _by_file(parts) if file.path not in without]
     ticker = Ticker("check header names", Progress("files", len(files)))
     for number, (file, selected) in enumerate(files):
-        refuse_nul(str(snapshot.root), file, selected)
+        refuse_nul(str(snapshot.root), file, selected, follows=follows)
         ticker.at(number)
 
 

@@ -405,6 +405,23 @@ def test_make_plan_header_name_with_nul(
     assert cluster.topic_names() == []
 
 
+def test_make_plan_header_name_with_nul_of_mirror(tmp_path: Path) -> None:
+    """A mirror keeps its request, so that it is told another way than leaving the record out."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    tp = TopicPartition("t", 0)
+    made.seal({tp: dense(0, 1)}, headers=[{"key": "a\0b", "value": b"1"}])
+    mirror = RepublishRequest(target_topic="copy", follow=True)
+    # What others are told to do is refused to it.
+    for other in ({"offsets": ("t:0:1-9",)}, {"delivery": "at_least_once"}):
+        asked: Any = {"target_topic": "copy", "follow": True, **other}
+        assert not RepublishRequest(**asked).matches_request(mirror.to_dict())
+
+    with pytest.raises(SourceRecordError, match=r"offset 0 of t-0 .*another mirror.*--change") as e:
+        plan_of(made.archive, files=made.files, apply=True, follow=True)
+
+    assert "at_least_once" not in str(e.value)
+
+
 @pytest.mark.parametrize("apply", [False, True])
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("said", [None, False, True])
