@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.erasures import read_erasures
 from kafka_drain.archive.files import ArchiveFile, archive_files
+from kafka_drain.archive.fold import owner_of
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.snapshot import Snapshot
-from kafka_drain.archive.soundness import refuse_unsound
+from kafka_drain.archive.soundness import refuse_unsound, restricted
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
@@ -324,11 +326,14 @@ def _is_outdated(archive: Archive, run: RepublishRun, plan: RepublishPlan, now: 
     """Return whether to replan a run that never opened: maintenance may have removed its files.
 
     Where records were erased, files that were rewritten may still have them. While maintenance
-    runs, it may be removing them.
+    runs, it may be removing them. A mirror that sends some of the files which a window replaces
+    can't send the others.
     """
     if run.is_opened:
         return False
     if plan.is_older(UNOPENED, now) or _gone_file(archive, plan) is not None:
+        return True
+    if _rewritten_for_mirror(archive.snapshot(), plan):
         return True
     may_go = read_erasures(archive.root) or _is_removing(archive)
     return bool(may_go and _files_of(archive.snapshot(), plan)[1])
@@ -367,6 +372,20 @@ def _files_of(snapshot: Snapshot, plan: RepublishPlan) -> tuple[list[ArchiveFile
     asked = {tp: merge(ranges) for tp, ranges in offsets.items()}
     files = [file for file in archive_files(snapshot, offsets=asked) if file.path in paths]
     return files, paths.difference(file.path for file in files)
+
+
+def _rewritten_for_mirror(snapshot: Snapshot, plan: RepublishPlan) -> frozenset[str]:
+    """Return the paths of a mirror's files that windows have replaced; none of another run's.
+
+    They may still lie there, where a store locks them. Of files that a window replaces together, a
+    mirror sends all or none.
+    """
+    if plan.through is None:
+        return frozenset()
+    paths = frozenset(file.path for shard in plan.shards for file in shard.files)
+    asked = Query(names=frozenset(map(owner_of, paths)))
+    # A damaged window is refused where a run is planned.
+    return paths & restricted(snapshot, asked).readable_fold.replaced
 
 
 def _refuse_other_archive(archive: Archive, plan: RepublishPlan) -> None:
@@ -467,6 +486,12 @@ class Republish:
             raise LockedError(
                 f"{min(rewritten)} was rewritten while run {plan.key} was planned, and maintenance "
                 "may be removing it now. Nothing was sent; a retry plans it again"
+            )
+        if rewritten := _rewritten_for_mirror(snapshot, plan):
+            raise LockedError(
+                f"{min(rewritten)} was rewritten while run {plan.key} was planned, maybe with "
+                "others that the mirror hasn't planned to send. Nothing was sent; a retry plans it "
+                "again"
             )
         gone = _gone_file(self.archive, plan)
         if gone is not None:

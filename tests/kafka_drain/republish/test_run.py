@@ -490,6 +490,30 @@ def test_execute_files_being_removed(
     assert execute(made, target)["records"] == 30
 
 
+def test_execute_mirror_compacted_meanwhile(made: MadeArchive, target: Target) -> None:
+    """A mirror sends nothing of files that a compaction has put together with later ones.
+
+    They may still lie there, where the store locks them or a killed maintenance has left them. Had
+    it sent them, no later run could send the window: it has sent only a part of it.
+    """
+    mirror = request(follow=True)
+    ready = planned(made, target, mirror)
+    made.seal({TopicPartition("t", 0): dense(10, 15)}, value=b'{"a": 1}')
+    made.open_generation()
+    old = [file.path for file in made.files()]
+    rows = {TopicPartition("t", 0): dense(0, 15), TopicPartition("t", 1): dense(0, 20)}
+    value = {"value": b'{"a": 1}'}
+    made.seal_window("compact_0001", rows, replaces=old, kind="compact", columns=value)
+
+    with pytest.raises(LockedError, match="was rewritten while"):
+        ready.execute(target, lambda: NOW)
+
+    assert (target.done, ready.run.is_opened) == ([], False)
+    assert execute(made, target, mirror)["records"] == 35
+    made.seal({TopicPartition("t", 0): dense(15, 16)}, value=b'{"a": 1}')
+    assert execute(made, target, mirror)["records"] == 1
+
+
 def asked_to_erase(made: MadeArchive) -> Erasure:
     """Accept an erasure of record 3 of each partition."""
     logs = {TopicPartition("t", 0): Log(end=10), TopicPartition("t", 1): Log(end=20)}
