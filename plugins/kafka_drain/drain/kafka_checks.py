@@ -69,6 +69,38 @@ def refuse_truncated(root: UPath, start: Offsets, end: Offsets, hidden: Offsets)
         )
 
 
+def refuse_unfinishable(root: UPath, planned: Offsets, end: Offsets, hidden: Offsets) -> None:
+    """Refuse a log that ends before a batch that was planned, and not finished: it keeps its end.
+
+    Args:
+        planned: The batch's end offsets.
+        end: The drain's end offsets.
+        hidden: Number of offsets behind an open transaction.
+
+    Raises:
+        DataLossError: Names each partition, and the way on.
+    """
+    short = {tp: at for tp, at in planned.items() if end.get(tp, at) + hidden.get(tp, 0) < at}
+    if short:
+        shown = ", ".join(
+            f"{tp} ends at {end[tp]}, to be read up to {at}" for tp, at in short.items()
+        )
+        raise DataLossError(
+            f"Kafka's log is shorter than when a drain was stopped in a batch: {shown}. Kafka has "
+            "lost records (possibly in an unclean leader election), and Spark would wait for them. "
+            f"What is archived stays; to go on with what Kafka has, {way_past_batch(root)}"
+        )
+
+
+def way_past_batch(root: UPath) -> str:
+    """Return the advice for leaving a batch that was planned, and can't be finished."""
+    place = quoted(root)
+    return (
+        f"run `kafka-drain validate {place}`, then `kafka-drain roll {place}`: the next generation "
+        "starts where the sealed batches end"
+    )
+
+
 def refuse_rewritten(
     snapshot: Snapshot,
     cluster: KafkaCluster,

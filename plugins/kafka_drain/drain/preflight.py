@@ -39,7 +39,9 @@ from kafka_drain.drain.kafka_checks import (
     refuse_expired,
     refuse_rewritten,
     refuse_truncated,
+    refuse_unfinishable,
     retention_warnings,
+    way_past_batch,
 )
 from kafka_drain.drain.starting_offsets import resolve_starting_offsets
 from kafka_drain.errors import ArchiveError, CheckpointError, TopicError
@@ -231,7 +233,7 @@ def preflight(
         _refuse_without_document(archive.root)
     generation = snapshot.open_generation if snapshot else None
     first = cluster.earliest(partitions)
-    end, hidden = readable_offsets(pipeline, cluster, partitions)
+    planned: Mapping[TopicPartition, int] = {}
     if snapshot is None or generation is None:
         starting_offsets = resolve_starting_offsets(
             pipeline.source_options, partitions, cluster, pipeline.isolation_level
@@ -261,9 +263,18 @@ def preflight(
             }
         start = _cursor(checkpoint, starting_offsets)
         _check_drained_topics(snapshot, generation, start, partitions, pipeline, topics)
+        if pending and checkpoint.last_offsets is not None:
+            planned = checkpoint.ends[checkpoint.last_offsets]
+            _refuse_unnamed(snapshot, planned.keys() - start.keys(), partitions, pipeline)
+            if checkpoint.last_offsets == last_listed:
+                # It isn't read again.
+                planned = {}
     # Spark reads a partition that was added later from 0.
     start = {tp: start.get(tp, 0) for tp in partitions}
+    # After all that says where it starts: a busy log ends ever later.
+    end, hidden = readable_offsets(pipeline, cluster, partitions)
     refuse_truncated(archive.root, start, end, hidden)
+    refuse_unfinishable(archive.root, planned, end, hidden)
     warnings = refuse_expired(pipeline, start, first, acknowledged)
     if snapshot is not None:
         tails = archived_tails(snapshot, start)
@@ -497,6 +508,29 @@ def drained_before(
                 if tp in sealed and (key := (tp, ids.get(tp.topic, ""))) in log
             }
     return ends
+
+
+def _refuse_unnamed(
+    snapshot: Snapshot,
+    begun: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
+    pipeline: Pipeline,
+) -> None:
+    """Refuse to finish a batch of partitions that the pipeline doesn't name, or Kafka hasn't.
+
+    Args:
+        begun: The partitions of which the batch was to read the first offsets.
+
+    Raises:
+        CheckpointError: Names them, and the way on.
+    """
+    gone = sorted(set(begun) - set(partitions))
+    if gone:
+        raise CheckpointError(
+            f"a drain was stopped in a batch that includes {', '.join(map(str, gone))}, which "
+            f"pipeline {pipeline.name!r} no longer names, or Kafka no longer has; name it again, "
+            f"or continue without it: {way_past_batch(snapshot.root)}"
+        )
 
 
 def _check_drained_topics(

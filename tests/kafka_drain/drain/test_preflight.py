@@ -27,10 +27,13 @@ from kafka_drain.errors import (
     OpenTransactionError,
     TopicError,
 )
+from kafka_drain.findings import errors
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import NO_TOPIC_ID
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.output import Level, level_of
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.roll import plan_roll, roll
 from tests.kafka_drain.fake_cluster import FakeCluster, GrowingCluster, Log
 from tests.kafka_drain.golden import (
     END,
@@ -647,17 +650,58 @@ def test_preflight_nothing_new(folder: Path) -> None:
 
 @pytest.mark.parametrize("listed", [True, False])
 def test_preflight_pending(folder: Path, listed: bool) -> None:
-    """A batch that was planned and not committed is work for Spark, though Kafka has no more."""
+    """A batch that was planned and not committed is work for Spark.
+
+    If its files are listed, it is even if Kafka's log has become shorter: it isn't read again.
+    """
     generation = drained_archive(folder)
     plan_batch(generation, 2, {A0: 30, A1: 5})
     if listed:
         list_batch(generation, 2)
 
-    plan = preflight(pipeline_to(folder), cluster_of(end=20))
+    plan = preflight(pipeline_to(folder), cluster_of(end=20 if listed else 30))
 
     assert plan.pending
     assert not plan.nothing_new
     assert plan.start == {A0: 20, A1: 5}
+
+
+@pytest.mark.parametrize(
+    ("more", "end", "error", "seen"),
+    [
+        ({}, 50, DataLossError, "flights-0 ends at 50, to be read up to 60"),
+        # Only in the batch that was stopped: nothing of it was drained yet.
+        ({B0: 3}, 1000, CheckpointError, "includes b-0, which pipeline .* no longer names"),
+    ],
+)
+def test_preflight_pending_impossible(
+    tmp_path: Path,
+    more: dict[TopicPartition, int],
+    end: int,
+    error: type[KafkaDrainError],
+    seen: str,
+) -> None:
+    """A batch that Spark can't finish is refused before Spark waits for it; a roll leaves it.
+
+    Its end stays as it was planned, whatever has become of its logs and topics.
+    """
+    archive = sealed_copy(tmp_path / "archive")
+    cluster: Any = golden_cluster(end)
+    # The golden archive was moved.
+    roll(plan_roll(archive, cluster))
+    pipeline = golden_pipeline(archive, partition_by=["topic"])
+    flights = TopicPartition("flights", 0), TopicPartition("flights", 1)
+    plan_batch(archive.generation(2), 0, {flights[0]: 60, flights[1]: 48} | more)
+
+    way = f"run `kafka-drain validate {archive.root}`, then `kafka-drain roll {archive.root}`"
+    with pytest.raises(error, match=f"{seen}.*{way}"):
+        preflight(pipeline, cluster)
+    assert errors(validate_archive(archive, cluster).findings) == []
+    roll(plan_roll(archive, cluster))
+
+    plan = preflight(pipeline, cluster)
+    assert not plan.pending
+    assert plan.start == dict.fromkeys(flights, END)
 
 
 def test_preflight_first_batch_pending(folder: Path) -> None:
@@ -717,6 +761,22 @@ def test_preflight_busy_topic(folder: Path) -> None:
 
     assert plan.hidden == {}
     assert plan.warnings == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsets": "latest"},
+        {"startingTimestamp": 5, "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+def test_preflight_busy_topic_latest(folder: Path, options: dict[str, Any]) -> None:
+    """A first drain that starts at the end of a busy topic isn't taken for one of a cut log."""
+    cluster = GrowingCluster({A0: Log(end=30), A1: Log(end=5)})
+
+    plan = preflight(pipeline_to(folder, source_options=options), cluster)
+
+    assert all(plan.start[tp] <= plan.end[tp] for tp in (A0, A1))
 
 
 @pytest.mark.parametrize(("minutes", "is_stalled"), [(1, False), (14, False), (16, True)])
