@@ -23,6 +23,7 @@ from kafka_drain.archive.index import Query
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, SealedTail
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.soundness import restricted
+from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.errors import (
@@ -346,7 +347,7 @@ def compare_with_logs(
         # Records may have expired in the meantime.
         topics = {tp.topic for tp in missing}
         first = {**first, **cluster.earliest([tp for tp in asked if tp.topic in topics])}
-    compacted = {name for name in {tp.topic for tp in missing} if _is_compacted(cluster, name)}
+    compacted = _compacted(snapshot, cluster, {tp.topic for tp in missing})
     spans = {
         tp: OffsetRange(max(first[tp], at - SEARCHED), at)
         for tp, at in missing.items()
@@ -527,10 +528,22 @@ def _unsealed_hash_at(
     return None
 
 
-def _is_compacted(cluster: KafkaCluster, topic: str) -> bool:
-    return topic in INTERNAL_TOPICS or "compact" in cluster.topic_config(topic).get(
-        "cleanup.policy", ""
-    )
+def _compacted(snapshot: Snapshot, cluster: KafkaCluster, topics: Collection[str]) -> set[str]:
+    """Return the topics from which compaction may have removed records.
+
+    One that is switched off since it was noted by a drain has removed what it has.
+    """
+    newest = snapshot.open_generation
+    if not topics or newest is None:
+        return set()
+    was = noted_compaction(snapshot.root, snapshot.topic_ids(newest)).was
+    return {
+        name
+        for name in topics
+        if name in INTERNAL_TOPICS
+        or was.get(name)
+        or "compact" in cluster.topic_config(name).get("cleanup.policy", "")
+    }
 
 
 def rewritten_logs(

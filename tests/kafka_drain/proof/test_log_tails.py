@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from kafka_drain.archive.fold import Fold
 from kafka_drain.archive.receipts import SealedTail
+from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import DataLossError, SourceRecordError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import SeenRecord
+from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import log_tails, sealing
@@ -417,6 +419,31 @@ def test_compare_no_record(made: MadeArchive, config: dict[str, str], verdict: L
     cluster = cluster_of(as_archived(without=(19,)), configs={"t": config})
 
     assert compare(made, cluster) == {A: verdict}
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "rewritten_from", "verdict"),
+    [
+        ("id-of-t", None, LogVerdict.SAME),
+        ("id-of-t", 12, LogVerdict.REWRITTEN),
+        # What was noted of another topic of that name says nothing.
+        ("another", None, LogVerdict.MISSING),
+    ],
+)
+def test_compare_no_longer_compacted(
+    made: MadeArchive, topic_id: str, rewritten_from: int | None, verdict: LogVerdict
+) -> None:
+    """What compaction has removed stays away when it is switched off: no log was rewritten."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+    settings = {"t": TopicSettings(2, 1, compacted=True)}
+    write_topic_settings(made.root, settings, {"t": topic_id}, {A: 20})
+
+    left = as_archived(rewritten_from, without=tuple(range(13, 25)))
+    cluster = cluster_of(left, configs={"t": {"cleanup.policy": "delete"}})
+
+    assert compare(made, cluster) == {A: verdict}
+    if verdict == LogVerdict.SAME:
+        assert rewritten_logs(made.archive.snapshot(), cluster, {A: 20}) == {}  # type: ignore[arg-type]
 
 
 def test_compare_expired(made: MadeArchive) -> None:
