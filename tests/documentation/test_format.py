@@ -822,7 +822,7 @@ UNSEEN = {
     "republish-plan": {f"schema_ids.counts[].{k}" for k in ("kept", "framings")},
     "archive": {"source.topic_pattern", "source.assign"},
     # The archives' drains are older.
-    "topics": {"*.topic_id", "*.compacted_from", "*.retention_ms"},
+    "topics": {"*.topic_id", "*.compacted_from", "*.compacted_until", "*.retention_ms"},
     "republish-receipt": {f"request.selection.{k}" for k in ("offsets", "from_time", "to_time")}
     | {"request.schema_map", "request.keep_ids"}
     | {path for path in KEYS_OF_RECEIPT if "change" in path},

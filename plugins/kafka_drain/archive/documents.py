@@ -446,6 +446,8 @@ class TopicRow(Row):
         topic_id: Its id; None in notes of older releases.
         compacted_from: By partition, where a drain went on when it first saw that Kafka compacts
             the topic, after one that saw that it doesn't; None: nothing was read before.
+        compacted_until: By partition, where the log ended when a drain first saw that Kafka no
+            longer compacts the topic; None if it does, never did, or in notes of older releases.
         retention_ms: Age at which Kafka deletes its records; None in notes of older releases.
     """
 
@@ -457,6 +459,7 @@ class TopicRow(Row):
     retention_ms: int | None = None
     topic_id: str | None = None
     compacted_from: dict[str, int] | None = None
+    compacted_until: dict[str, int] | None = None
 
 
 class TopicsDocument(Document):

@@ -59,10 +59,12 @@ class NotedCompaction:
     Attributes:
         was: Whether Kafka compacted each topic at a drain so far; what is unknown is left out.
         begins: Offsets below which drains read partitions before Kafka compacted their topics.
+        ends: Offsets from which on partitions were written after Kafka had compacted their topics.
     """
 
     was: Mapping[str, bool]
     begins: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
 
 
 def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> NotedCompaction:
@@ -74,13 +76,23 @@ def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> Not
     """
     document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
     noted = {name: _was(each) for name, each in _of_topics(document, topic_ids).items()}
-    begins = {
-        TopicPartition(name, int(partition)): offset
+    rows = {
+        name: row
         for name, row in document.topics.items()
         if row.topic_id is not None and row.topic_id == topic_ids.get(name)
-        for partition, offset in (row.compacted_from or {}).items()
     }
-    return NotedCompaction({n: was for n, was in noted.items() if was is not None}, begins)
+    begins, ends = (
+        {
+            TopicPartition(name, int(partition)): offset
+            for name, offsets in noted_offsets.items()
+            for partition, offset in (offsets or {}).items()
+        }
+        for noted_offsets in (
+            {name: row.compacted_from for name, row in rows.items()},
+            {name: row.compacted_until for name, row in rows.items()},
+        )
+    )
+    return NotedCompaction({n: was for n, was in noted.items() if was is not None}, begins, ends)
 
 
 def _of_topics(document: TopicsDocument, topic_ids: Mapping[str, str]) -> dict[str, TopicSettings]:
@@ -110,10 +122,35 @@ def _has_begun(before: TopicSettings | None, now: TopicSettings) -> bool:
     return before is not None and _was(before) is False and bool(_was(now))
 
 
+def _until(
+    before: TopicSettings | None,
+    now: TopicSettings,
+    noted: dict[str, int] | None,
+    ends: dict[str, int],
+) -> dict[str, int] | None:
+    """Return where a topic's logs ended when it was first seen not to be compacted any more."""
+    if _was(now) is not False:
+        # It is compacted again, or nobody knows.
+        return None
+    return noted or (ends if _has_ended(before, now) else None) or None
+
+
+def _of_topic(offsets: Mapping[TopicPartition, int], name: str) -> dict[str, int]:
+    return {str(tp.partition): at for tp, at in sorted(offsets.items()) if tp.topic == name}
+
+
 def _row(
-    settings: TopicSettings, topic_id: str | None, compacted_from: Mapping[str, int] | None
+    settings: TopicSettings,
+    topic_id: str | None,
+    compacted_from: Mapping[str, int] | None,
+    compacted_until: Mapping[str, int] | None,
 ) -> dict[str, Any]:
-    row = {**asdict(settings), "topic_id": topic_id, "compacted_from": compacted_from or None}
+    row = {
+        **asdict(settings),
+        "topic_id": topic_id,
+        "compacted_from": compacted_from or None,
+        "compacted_until": compacted_until or None,
+    }
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -122,15 +159,18 @@ def write_topic_settings(
     settings: Mapping[str, TopicSettings],
     topic_ids: Mapping[str, str] = _UNTOLD,
     were_read: Mapping[TopicPartition, int] = _NOWHERE,
+    ends: Mapping[TopicPartition, int] = _NOWHERE,
 ) -> None:
     """Update the settings of some topics and keep those of others. Writes only changes.
 
     A topic that Kafka compacted once lacks records from then on, whatever its setting is now; one
-    that was made again under its name doesn't. What was read before lacked none.
+    that was made again under its name doesn't. What was read before lacked none, nor does what was
+    written after it.
 
     Args:
         topic_ids: Ids of these topics.
         were_read: Offsets up to which drains have read their partitions.
+        ends: Where their logs end.
     """
     document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
     ids = {name: row.topic_id for name, row in document.topics.items()}
@@ -140,7 +180,16 @@ def write_topic_settings(
         name: replace(each, compacted=True) if _has_ended(same.get(name), each) else each
         for name, each in settings.items()
     }
-    is_new = any(
+    noted = {
+        name: row.compacted_until
+        for name, row in document.topics.items()
+        if row.topic_id == topic_ids.get(name)
+    }
+    until = {
+        name: _until(same.get(name), each, noted.get(name), _of_topic(ends, name))
+        for name, each in settings.items()
+    }
+    is_new = any(until[name] != noted.get(name) for name in until) or any(
         name not in known
         or (known[name], known[name].compacted, known[name].retention_ms, ids[name])
         != (each, each.compacted, each.retention_ms, topic_ids.get(name))
@@ -153,10 +202,10 @@ def write_topic_settings(
             if row.topic_id == topic_ids.get(name)
         }
         for name in (name for name, each in seen.items() if _has_begun(same.get(name), each)):
-            of_topic = {tp: at for tp, at in sorted(were_read.items()) if tp.topic == name}
-            begins[name] = {str(tp.partition): at for tp, at in of_topic.items()}
+            begins[name] = _of_topic(were_read, name)
         rows = {
-            name: _row(each, topic_ids.get(name), begins.get(name)) for name, each in seen.items()
+            name: _row(each, topic_ids.get(name), begins.get(name), until[name])
+            for name, each in seen.items()
         }
         merged = document.content() | rows
         TopicsDocument.model_validate(dict(sorted(merged.items()))).write(root / "topics.json")

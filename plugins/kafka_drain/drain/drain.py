@@ -340,6 +340,7 @@ def prepare_drain(
         {name: cluster.topic_settings(name) for name in plan.topics},
         topic_ids,
         plan.were_read,
+        {tp: at + plan.hidden.get(tp, 0) for tp, at in plan.end.items()},
     )
     job.values.keep(plan.archive.root, utc_now())
     spec = replace(

@@ -41,6 +41,7 @@ def explain_gaps(
     erased: Ranges = _NOTHING,
     compacted: Compacted = _UNKNOWN,
     uncompacted: Mapping[TopicPartition, int] = _NOWHERE,
+    compacted_until: Mapping[TopicPartition, int] = _NOWHERE,
     ends: LogEnds = _NO_ENDS,
     isolation_level: str = "read_committed",
     complete: Ranges = _NOTHING,
@@ -58,6 +59,7 @@ def explain_gaps(
         erased: Offsets whose records were erased on request, whether or not Kafka still has them.
         compacted: Whether Kafka compacted the topics then; today's setting counts for others.
         uncompacted: Offsets below which partitions were read before Kafka compacted their topics.
+        compacted_until: Offsets from which on today's setting counts, whatever it was before.
         ends: Ends up to which the logs have offsets of these topics: the rest is expired, and what
             Kafka has at these offsets belongs to later incarnations.
         isolation_level: How drains read: with `read_uncommitted`, records of aborted and of open
@@ -101,7 +103,7 @@ def explain_gaps(
     if isolation_level == "read_uncommitted":
         found = [part for whole in found for part in _as_uncommitted(whole, complete)]
     for gap in (part for whole in found for part in split_read(whole, were_read)):
-        for part in as_of_then(gap, compacted, uncompacted):
+        for part in as_of_then(gap, compacted, uncompacted, compacted_until):
             gaps += _accepted(part, acknowledged) if part.reason in GONE else [part]
     return gaps
 
@@ -113,20 +115,26 @@ _ABSENT = {True: GapReason.COMPACTED, False: GapReason.UNEXPLAINED}
 
 
 def as_of_then(
-    gap: Gap, compacted: Compacted, uncompacted: Mapping[TopicPartition, int] = _NOWHERE
+    gap: Gap,
+    compacted: Compacted,
+    uncompacted: Mapping[TopicPartition, int] = _NOWHERE,
+    compacted_until: Mapping[TopicPartition, int] = _NOWHERE,
 ) -> list[Gap]:
     """Return a gap with the reason that it had when its offsets were read, which may split it.
 
     Compaction that was switched on since explains nothing, and one that was switched off still
-    does.
+    does, but not what was written after it.
     """
     then = compacted.get(gap.tp.topic)
     if then is None or gap.reason not in _ABSENT.values():
         return [gap]
     after = without([gap.range], [OffsetRange(0, uncompacted.get(gap.tp, 0))])
+    until = compacted_until.get(gap.tp, sys.maxsize) if then else sys.maxsize
+    during = without(after, [OffsetRange(until, sys.maxsize)])
     return [
         *(replace(gap, range=r, reason=_ABSENT[False]) for r in without([gap.range], after)),
-        *(replace(gap, range=r, reason=_ABSENT[then]) for r in after),
+        *(replace(gap, range=r, reason=_ABSENT[then]) for r in during),
+        *(replace(gap, range=r) for r in without(after, during)),
     ]
 
 

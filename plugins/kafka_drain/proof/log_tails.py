@@ -347,11 +347,11 @@ def compare_with_logs(
         # Records may have expired in the meantime.
         topics = {tp.topic for tp in missing}
         first = {**first, **cluster.earliest([tp for tp in asked if tp.topic in topics])}
-    compacted = _compacted(snapshot, cluster, {tp.topic for tp in missing})
+    compacted = _compacted(snapshot, cluster, missing)
     spans = {
         tp: OffsetRange(max(first[tp], at - SEARCHED), at)
         for tp, at in missing.items()
-        if tp.topic in compacted
+        if tp in compacted
     }
     before = newest_records_in(cluster, spans)
     hashes = {
@@ -366,7 +366,7 @@ def compare_with_logs(
                 first[tp],
                 end[tp],
                 seen.get(tp),
-                tp.topic in compacted,
+                tp in compacted,
                 before.get(tp),
                 hashes.get(tp),
             )
@@ -528,21 +528,25 @@ def _unsealed_hash_at(
     return None
 
 
-def _compacted(snapshot: Snapshot, cluster: KafkaCluster, topics: Collection[str]) -> set[str]:
-    """Return the topics from which compaction may have removed records.
+def _compacted(snapshot: Snapshot, cluster: KafkaCluster, offsets: Offsets) -> set[TopicPartition]:
+    """Return the partitions at whose given offset compaction may have removed the record.
 
     One that is switched off since it was noted by a drain has removed what it has.
     """
     newest = snapshot.open_generation
-    if not topics or newest is None:
+    if not offsets or newest is None:
         return set()
-    was = noted_compaction(snapshot.root, snapshot.topic_ids(newest)).was
-    return {
+    noted = noted_compaction(snapshot.root, snapshot.topic_ids(newest))
+    now = {
         name
-        for name in topics
+        for name in {tp.topic for tp in offsets}
         if name in INTERNAL_TOPICS
-        or was.get(name)
         or "compact" in cluster.topic_config(name).get("cleanup.policy", "")
+    }
+    return {
+        tp
+        for tp, at in offsets.items()
+        if tp.topic in now or (noted.was.get(tp.topic) and at < noted.ends.get(tp, sys.maxsize))
     }
 
 

@@ -781,6 +781,7 @@ def _explain(
         erased=validation.windows.erased(identity),
         compacted={name: was for name, was in noted.was.items() if was or as_read},
         uncompacted=noted.begins if as_read else {},
+        compacted_until=noted.ends,
         ends=log_ends(validation.snapshot, validation.snapshot.document.topics, missing),
         isolation_level=validation.snapshot.document.isolation_level,
         complete=complete,

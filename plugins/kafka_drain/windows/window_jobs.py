@@ -449,7 +449,7 @@ def prove_window(
     window, ranges, plan = job.window, job.ranges, job.plan
     result, files, findings = read_written(job)
     _refuse_other_incarnations(job, cluster, identity)
-    noted = noted_compaction(window.root, identity.topics).was
+    noted = noted_compaction(window.root, identity.topics)
     left = {
         tp: [rest for r in rs for rest in subtract(r, overlapping(job.erased.get(tp, ()), r))]
         for tp, rs in ranges.items()
@@ -464,7 +464,8 @@ def prove_window(
         windows={},
         acknowledged=accepts,
         erased=job.erased,
-        compacted={name: was for name, was in noted.items() if was},
+        compacted={name: was for name, was in noted.was.items() if was},
+        compacted_until=noted.ends,
     )
     refuse_findings(window, [*findings, *gap_findings(gaps)])
     receipt = seal_window(

@@ -139,6 +139,28 @@ def test_noted_compaction_begins(tmp_path: Path) -> None:
     assert noted_compaction(root, {"a": "new~2"}).begins == {}
 
 
+def test_noted_compaction_ends(tmp_path: Path) -> None:
+    """Where the log ended when compaction was first seen to be off, until it is on again."""
+    root, tp = UPath(tmp_path), TopicPartition("a", 0)
+
+    def drain(compacted: bool | None, end: int, topic_id: str = "id") -> dict[TopicPartition, int]:
+        """Drain, and return what is noted then."""
+        seen = {"a": TopicSettings(1, 1, compacted=compacted)}
+        write_topic_settings(root, seen, {"a": topic_id}, {tp: 0}, {tp: end})
+        return dict(noted_compaction(root, {"a": topic_id}).ends)
+
+    assert drain(False, 1) == drain(True, 2) == {}
+    assert drain(False, 3) == drain(False, 4) == {tp: 3}
+    # A broker that doesn't tell may compact it.
+    assert drain(None, 5) == {}
+    assert drain(False, 6) == {tp: 6}
+    assert drain(True, 7) == {}
+    assert drain(False, 8) == {tp: 8}
+    assert noted_compaction(root, {"a": "id~2"}).ends == {}
+    assert drain(False, 9, "id~2") == {tp: 9}
+    assert drain(False, 1, "another") == {}
+
+
 def test_read_topic_settings_damaged(tmp_path: Path) -> None:
     """A file that isn't JSON is an error of the archive."""
     (tmp_path / "topics.json").write_text('{"a": ')

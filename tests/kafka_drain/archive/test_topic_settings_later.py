@@ -1,9 +1,13 @@
-"""Compaction that is switched on between two drains explains nothing that the first one read."""
+"""Compaction that is switched on or off between two drains explains only what it can have removed.
+
+It has removed nothing that was read before it was on, or written after it was off.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +80,56 @@ def test_validate_hole_compacted_and_drained_later(
     expected = {"offset_unexplained": 2} if hole_at == 50 else {}
     assert summary(errors(report.findings)) == expected
     assert bool(report.receipts_written) == (not expected)
+
+
+@pytest.mark.parametrize("hole_at", [50, 60])
+@pytest.mark.parametrize(("again", "is_compacted"), [("delete", False), ("compact", True)])
+def test_validate_hole_no_longer_compacted(
+    archive: Archive,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hole_at: int,
+    again: str,
+    is_compacted: bool,
+) -> None:
+    """A hole of what was written after compaction was switched off isn't explained by it.
+
+    Args:
+        again: The setting when the last batch is drained.
+        is_compacted: Whether that explains a hole in it.
+    """
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", fake_application)
+    pipeline = golden_pipeline(archive, partition_by=["topic"])
+    cluster: Any = golden_cluster()
+    cluster.config = KafkaConfig({"bootstrap.servers": "broker:9092"})
+    # The golden archive was moved.
+    roll(plan_roll(archive, cluster))
+    generation = archive.generation(2)
+    checkpoint = Path(str(generation.checkpoint))
+
+    def drain(batch: int, policy: str, start: int, end: int) -> int:
+        """Drain a batch up to the log's end, with a hole at its end if it is there."""
+        after = end + (HOLE if end == hole_at else 0)
+        cluster.logs = {tp: replace(log, end=after) for tp, log in cluster.logs.items()}
+        cluster.configs = {"flights": {"cleanup.policy": policy}}
+        with open_drain(pipeline, cluster, tmp_path, run="r"):
+            pass
+        add_batch(generation, batch, start, end)
+        ends = json.dumps({"flights": {"0": after, "1": after}})
+        (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{ends}")
+        return after
+
+    def classify(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
+        is_on = cluster.configs["flights"]["cleanup.policy"] == "compact"
+        absent = GapReason.COMPACTED if is_on else GapReason.UNEXPLAINED
+        return [Gap(tp, r, absent) for tp, ranges in asked.items() for r in ranges]
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
+    after = drain(0, "compact", END, 46)
+    after = drain(1, "delete", after, 50)
+    drain(2, again, after, 60)
+
+    report = validate_archive(archive, cluster)
+
+    expected = {} if hole_at == 50 or is_compacted else {"offset_unexplained": 2}
+    assert summary(errors(report.findings)) == expected

@@ -422,21 +422,24 @@ def test_compare_no_record(made: MadeArchive, config: dict[str, str], verdict: L
 
 
 @pytest.mark.parametrize(
-    ("topic_id", "rewritten_from", "verdict"),
+    ("topic_id", "end", "rewritten_from", "verdict"),
     [
-        ("id-of-t", None, LogVerdict.SAME),
-        ("id-of-t", 12, LogVerdict.REWRITTEN),
+        ("id-of-t", 20, None, LogVerdict.SAME),
+        ("id-of-t", 20, 12, LogVerdict.REWRITTEN),
+        # Written after compaction was off.
+        ("id-of-t", 19, None, LogVerdict.MISSING),
         # What was noted of another topic of that name says nothing.
-        ("another", None, LogVerdict.MISSING),
+        ("another", 20, None, LogVerdict.MISSING),
     ],
 )
 def test_compare_no_longer_compacted(
-    made: MadeArchive, topic_id: str, rewritten_from: int | None, verdict: LogVerdict
+    made: MadeArchive, topic_id: str, end: int, rewritten_from: int | None, verdict: LogVerdict
 ) -> None:
     """What compaction has removed stays away when it is switched off: no log was rewritten."""
     made.seal({A: dense(0, 20, FIRST_MS)})
-    settings = {"t": TopicSettings(2, 1, compacted=True)}
-    write_topic_settings(made.root, settings, {"t": topic_id}, {A: 20})
+    for compacted in (True, False):
+        settings = {"t": TopicSettings(2, 1, compacted=compacted)}
+        write_topic_settings(made.root, settings, {"t": topic_id}, {A: 20}, {A: end})
 
     left = as_archived(rewritten_from, without=tuple(range(13, 25)))
     cluster = cluster_of(left, configs={"t": {"cleanup.policy": "delete"}})
