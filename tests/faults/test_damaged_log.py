@@ -24,7 +24,7 @@ from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import SourceRecordError
 from kafka_drain.findings import summary
-from kafka_drain.gaps import Gap
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.records import read_records
@@ -48,6 +48,8 @@ CORRUPT = "corrupt"
 #: The hole of each topic that has one: start and end. A marker, whose time is that of the broker,
 #: begins a segment after a record of long ago.
 HOLES = {"plain": (1, 2), "later": (1, 2), "transactions": (1, 4)}
+#: In the batch behind the marker of its first transaction, at offset 1, a bit is flipped.
+BEHIND_MARKER = "behind_marker"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,18 @@ def send_transactions(servers: str, topic: str) -> None:
         producer.produce(topic, LARGE, partition=0, timestamp=NOON + number)
         assert producer.flush(30) == 0
         producer.commit_transaction(30) if end == "commit" else producer.abort_transaction(30)
+
+
+def send_two(servers: str, topic: str) -> None:
+    """Send two transactions of a record each."""
+    settings = {"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0}
+    producer = Producer(settings)
+    producer.init_transactions(30)
+    for value in (b"first", b"second"):
+        producer.begin_transaction()
+        # Now, as the markers: after a record of long ago, they would begin a segment.
+        producer.produce(topic, value, partition=0)
+        producer.commit_transaction(30)
 
 
 def send_batches(servers: str, topic: str) -> None:
@@ -112,18 +126,22 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Damaged]:
     with LocalKafka(folder, java_options=SHORT_LIVED) as local:
         servers = local.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        wanted = [NewTopic(name, 1, 1, config=SEGMENTS) for name in [*HOLES, CORRUPT]]
+        wanted = [
+            NewTopic(name, 1, 1, config=SEGMENTS) for name in [*HOLES, CORRUPT, BEHIND_MARKER]
+        ]
         for made in admin.create_topics(wanted).values():
             made.result(30)
         send_plain(servers, "plain")
         send_plain(servers, "later")
         send_transactions(servers, "transactions")
         send_batches(servers, CORRUPT)
+        send_two(servers, BEHIND_MARKER)
         local.stop()
         data = folder / "node-1" / "data"
         for name, hole in HOLES.items():
             remove_segments(data / f"{name}-0", *hole)
         flip_bit(data / f"{CORRUPT}-0", b"045")
+        flip_bit(data / f"{BEHIND_MARKER}-0", b"second")
         local.start()
         yield Damaged(local.bootstrap_servers)
 
@@ -198,6 +216,20 @@ def test_classify_gaps_hole_among_transactions(cluster: KafkaCluster) -> None:
         ("[4, 5)", "aborted"),
         ("[5, 6)", "control"),
     ]
+
+
+def test_classify_gaps_before_corrupt_batch(cluster: KafkaCluster) -> None:
+    """A marker is one, whatever the batch behind it: nobody has asked for that."""
+    tp = TopicPartition(BEHIND_MARKER, 0)
+
+    found = classify_gaps(cluster, {tp: [OffsetRange(1, 2), OffsetRange(3, 4)]})
+
+    assert found == [
+        Gap(tp, OffsetRange(1, 2), GapReason.CONTROL),
+        Gap(tp, OffsetRange(3, 4), GapReason.CONTROL),
+    ]
+    with pytest.raises(SourceRecordError, match=f"{tp} offset 2: the batch .* is damaged"):
+        classify_gaps(cluster, {tp: [OffsetRange(1, 3)]})
 
 
 def test_drain_corrupt_batch(archive_folder: str, drain: Drain) -> None:

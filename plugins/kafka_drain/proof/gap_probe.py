@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, libversion
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.archive.receipts import KafkaBounds
-from kafka_drain.errors import MachineError
+from kafka_drain.errors import MachineError, SourceRecordError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -237,18 +237,38 @@ def _records_in(
 
     Args:
         ranges: The offsets, all before the end that the partition's leader has told.
+
+    Raises:
+        SourceRecordError: When a batch with some of them is damaged in Kafka's log.
     """
     found: list[OffsetRange] = []
     ranges = list(ranges)
     end = max((wanted.end for wanted in ranges), default=0)
-    reading: Iterator[int] = iter(())
-    at = -near
+    reading: Iterator[int] | None = None
+    at = _END
+
+    def following(wanted: OffsetRange) -> int:
+        """Return the next record's offset; that of none if what follows can't be read."""
+        nonlocal reading
+        for is_again in (False, True):
+            try:
+                return next(reading, _END) if reading is not None else _END
+            except _DamagedBatchError as damage:
+                if damage.offset >= wanted.end:
+                    reading = None
+                    return _END
+                if is_again or damage.offset >= wanted.start:
+                    raise damage.error from None
+                # It lies before what is wanted.
+                reading = _offsets_from(client, tp, wanted.start, end)
+        return _END
+
     for wanted in ranges:
-        if wanted.start - at >= near:
+        if reading is None or wanted.start - at >= near:
             reading = _offsets_from(client, tp, wanted.start, end)
-            at = next(reading, _END)
+            at = following(wanted)
         while at < wanted.start:
-            at = next(reading, _END)
+            at = following(wanted)
         while at < wanted.end:
             if found and found[-1].end == at:
                 found[-1] = OffsetRange(found[-1].start, at + 1)
@@ -257,8 +277,22 @@ def _records_in(
             if at + 1 == wanted.end:
                 # What follows may be unreadable without being asked for.
                 break
-            at = next(reading, _END)
+            at = following(wanted)
     return found
+
+
+class _DamagedBatchError(Exception):
+    """Raised at a batch that is damaged in Kafka's log.
+
+    Attributes:
+        offset: Where it starts; negative if the client doesn't say.
+        error: What to tell the user.
+    """
+
+    def __init__(self, offset: int, error: SourceRecordError) -> None:
+        super().__init__(offset)
+        self.offset = offset
+        self.error = error
 
 
 def _offsets_from(client: _Client, tp: TopicPartition, start: int, end: int) -> Iterator[int]:
@@ -266,6 +300,9 @@ def _offsets_from(client: _Client, tp: TopicPartition, start: int, end: int) -> 
 
     A replica that ends before what was asked for, as a follower or a leader just elected may, has
     yet to learn of the rest: what it doesn't have isn't missing.
+
+    Raises:
+        _DamagedBatchError: When it comes to a batch that is damaged in Kafka's log.
     """
     consumer, watch = client
     consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, start)])
@@ -279,4 +316,7 @@ def _offsets_from(client: _Client, tp: TopicPartition, start: int, end: int) -> 
             if message.offset() >= end:
                 return
         else:
-            raise consumer_error(error, tp, start)
+            failed = consumer_error(error, tp, start)
+            if isinstance(failed, SourceRecordError):
+                raise _DamagedBatchError(message.offset(), failed)
+            raise failed
