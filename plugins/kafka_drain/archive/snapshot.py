@@ -344,6 +344,18 @@ class Snapshot:
         """
         return self._document[0]
 
+    def refuse_other_pipeline(self, name: str) -> None:
+        """Refuse to change the archive for another pipeline, whose settings aren't meant for it.
+
+        Raises:
+            ArchiveError: When it belongs to another one, or isn't an archive.
+        """
+        if self.document.pipeline != name:
+            raise ArchiveError(
+                f"{self.root} is the archive of pipeline {self.document.pipeline!r}, not of "
+                f"{name!r}; give each pipeline an archive of its own"
+            )
+
     @property
     def damage(self) -> str:
         """The damage to `archive.json` if a copy stands in for it; otherwise empty."""

@@ -396,11 +396,7 @@ def check_identity(
         TopicError: When a topic was recreated after it was drained.
     """
     document, root = snapshot.document, snapshot.root
-    if document.pipeline != pipeline.name:
-        raise ArchiveError(
-            f"{root} is the archive of pipeline {document.pipeline!r}, not of "
-            f"{pipeline.name!r}; give each pipeline an archive of its own"
-        )
+    snapshot.refuse_other_pipeline(pipeline.name)
     if is_other_cluster(document.cluster_id, cluster_id):
         raise ArchiveError(
             f"{root} was drained from Kafka cluster {document.cluster_id}, but the "

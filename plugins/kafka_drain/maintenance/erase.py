@@ -186,7 +186,7 @@ def plan_erasure(
 
     Raises:
         ConfigError: When the request names nothing, or nothing was asked for.
-        ArchiveError: When the folder isn't an archive, or belongs to another cluster.
+        ArchiveError: When the folder isn't an archive, or belongs to another pipeline or cluster.
         ManifestInvalidError: When something sealed is missing or changed, or can't be read.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
@@ -199,6 +199,7 @@ def plan_erasure(
 def plan_document(pipeline: Pipeline, document: ErasureDocument | None) -> ErasurePlan:
     """Plan an erasure whose document was made already; arguments and errors as `plan_erasure`."""
     archive = Archive.at(pipeline.archive)
+    archive.snapshot().refuse_other_pipeline(pipeline.name)
     erasures = _with_document(archive, document)
     return make_plan(archive, _required(erasures), pipeline.target_file_bytes)
 
@@ -529,7 +530,7 @@ def run_erasure(
     archive.require()
     with hold_lease(archive.root / "maintenance", run=run) as lease:
         # Before a number is given: that of a lost request must not be taken again.
-        refuse_unsound(archive.snapshot())
+        refuse_unsound(archive.snapshot()).snapshot.refuse_other_pipeline(pipeline.name)
         if isinstance(request, ErasureRequest):
             request = erasure_document(archive, cluster, request)
         known = {erasure.number for erasure in read_erasures(archive.root)}

@@ -111,13 +111,14 @@ def plan_maintenance(
         locks: The store's locks, if it was asked in this run already.
 
     Raises:
-        ArchiveError: When the folder is not an archive.
+        ArchiveError: When the folder is not an archive, or another pipeline's.
         ManifestInvalidError: When a receipt is damaged, or something sealed is missing or changed.
     """
     archive = Archive.at(pipeline.archive)
     ages = pipeline.retention_days is not None
     asked = Query(_too_old(pipeline, clock), uncompacted=True, dated_later=ages)
     snapshot = refuse_unsound(archive.snapshot(), query=asked).snapshot
+    snapshot.refuse_other_pipeline(pipeline.name)
     try:
         roll = due_for_roll(snapshot, pipeline, clock())
         if unfinished_reprocess(archive) is not None:

@@ -236,6 +236,20 @@ def test_run_erasure_again(made: MadeArchive) -> None:
     assert len({each.document.salt for each in read_erasures(made.root)}) == 1
 
 
+def test_erasure_of_another_pipeline(made: MadeArchive) -> None:
+    """A pipeline that names another one's archive by mistake erases nothing of it."""
+    other = Pipeline(name="other", topics=["clicks"], archive=str(made.root))
+    refused = "is the archive of pipeline 'made', not of 'other'"
+
+    with pytest.raises(ArchiveError, match=refused):
+        plan_erasure(other, cluster(), REQUEST)
+    with pytest.raises(ArchiveError, match=refused):
+        run_erasure(other, cluster(), rewrite, REQUEST, run="t", wait_seconds=0)
+
+    assert read_erasures(made.root) == []
+    assert lying(made.root) == left(but=frozenset())
+
+
 def test_run_erasure_of_everything(made: MadeArchive) -> None:
     """A window may have no file at all; all of its offsets are gaps."""
     assert erase(made.root, ErasureRequest("r", "b", topics=frozenset({"flights"})))["erased"] == 40

@@ -12,7 +12,7 @@ import pytest
 from kafka_drain.archive import files as listing
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import LockedError, TerminalError
+from kafka_drain.errors import ArchiveError, LockedError, TerminalError
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance import maintain as maintaining
 from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
@@ -83,6 +83,12 @@ def maintained(made: MadeArchive, runner: Any = rewrite, **keys: Any) -> dict[st
     return run_maintenance(pipeline, cluster, runner, run="t", wait_seconds=0, clock=lambda: NOW)
 
 
+def maintain(pipeline: Pipeline) -> dict[str, Any]:
+    """Run maintenance of a pipeline."""
+    cluster: Any = None
+    return run_maintenance(pipeline, cluster, rewrite, run="t", wait_seconds=0, clock=lambda: NOW)
+
+
 def offsets(*ranges: tuple[int, int]) -> Counter[int]:
     return Counter(offset for start, end in ranges for offset in range(start, end))
 
@@ -102,6 +108,22 @@ def test_run_maintenance(made: MadeArchive) -> None:
 def test_run_maintenance_without_retention(made: MadeArchive) -> None:
     """Nothing is ever deleted of a pipeline that doesn't say after how long."""
     assert len(maintained(made, retention_days=None)["windows"]) == 1
+
+    assert lying(made.root) == offsets((0, 60))
+
+
+@pytest.mark.parametrize("act", [plan_maintenance, maintain])
+def test_maintenance_of_another_pipeline(
+    made: MadeArchive, act: Callable[[Pipeline], object]
+) -> None:
+    """A pipeline that names another one's archive by mistake deletes nothing of it.
+
+    Its drains are refused; maintenance runs each night, whether they succeed or not.
+    """
+    other = Pipeline(name="other", topics=["clicks"], archive=str(made.root), retention_days=1)
+
+    with pytest.raises(ArchiveError, match="is the archive of pipeline 'made', not of 'other'"):
+        act(other)
 
     assert lying(made.root) == offsets((0, 60))
 
