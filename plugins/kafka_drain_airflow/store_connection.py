@@ -26,6 +26,12 @@ NEEDS = "the access key's id as its login and the secret key as its password"
 #: Entries of a connection's extra that only configure botocore's clients in Airflow.
 _ONLY_AIRFLOW = ("config_kwargs", "service_config")
 
+#: Variables that an SDK would follow before a profile.
+_BEFORE_PROFILE = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_PROFILE"),
+    *("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+)
+
 
 @dataclass(frozen=True)
 class StoreAccess:
@@ -178,6 +184,11 @@ def _environment(variables: Mapping[str, str], archive: str) -> Iterator[None]:
         replaced.update(STRONGER)
     elif "AWS_ACCESS_KEY_ID" in variables:
         replaced.update(("AWS_SESSION_TOKEN", "AWS_PROFILE"))
+    elif "AWS_PROFILE" in variables:
+        replaced.update(_BEFORE_PROFILE)
+    if "AWS_ENDPOINT_URL" in variables:
+        # The one for S3 alone counts before it.
+        replaced.add("AWS_ENDPOINT_URL_S3")
     for name in replaced - set(variables):
         os.environ.pop(name, None)
     os.environ.update(variables)

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -47,6 +48,54 @@ def test_archive_access(monkeypatch: pytest.MonkeyPatch) -> None:
             "AWS_ENDPOINT_URL": "http://s3:9000",
             "AWS_REGION": "eu-west-1",
         }
+
+    assert aws_variables() == before
+
+
+WORKERS = {
+    "AWS_ACCESS_KEY_ID": "the worker's",
+    "AWS_SECRET_ACCESS_KEY": "the worker's",
+    "AWS_SESSION_TOKEN": "the worker's",
+    "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/worker",
+    "AWS_WEB_IDENTITY_TOKEN_FILE": "/the/worker's",
+}
+
+
+@pytest.mark.parametrize("names", [list(WORKERS)[:3], list(WORKERS)[3:], list(WORKERS)])
+def test_archive_access_profile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, names: list[str]
+) -> None:
+    """The connection's profile replaces the worker's keys, which an SDK would prefer to it."""
+    profiles = tmp_path / "credentials"
+    profiles.write_text("[archives]\naws_access_key_id = id\naws_secret_access_key = secret\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profiles))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in names:
+        monkeypatch.setenv(name, WORKERS[name])
+    connect(monkeypatch, extra={"profile_name": "archives"})
+    before = aws_variables()
+
+    with archive_access(ON_S3):
+        assert Session().get_credentials().get_frozen_credentials().access_key == "id"
+
+    assert aws_variables() == before
+
+
+def test_archive_access_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection's store is opened, also if the worker's other S3 is another one."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://logs:9000")
+    connect(
+        monkeypatch,
+        login="id",
+        password="secret",
+        extra={"endpoint_url": "http://s3:9000", "region_name": "eu-west-1"},
+    )
+    before = aws_variables()
+
+    with archive_access(ON_S3):
+        assert s3_conf(os.environ)["spark.hadoop.fs.s3a.endpoint"] == "http://s3:9000"
+        client = Session().create_client("s3", region_name="eu-west-1")
+        assert client.meta.endpoint_url == "http://s3:9000"
 
     assert aws_variables() == before
 
