@@ -494,6 +494,9 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     overview = make_overview(
         report.to_dict(), report.newest, observed, settings, name, report.cursor, report.last
     )
+    if report.look is not None and not report.look.kafka:
+        # What an earlier one has seen says what expires, but not how much has come since.
+        overview["lag"] = None
     overview["standing"] = [one.to_dict() for one in _standing_after(archive, report)]
     write_overview(archive.root, overview)
     return overview

@@ -52,6 +52,23 @@ def test_status_ready(archive: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.startswith("golden: ready: 84 records")
 
 
+def test_status_validated_without_kafka(
+    archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How far Kafka is ahead isn't known from what an earlier validation has seen of it."""
+    here = Archive.at(str(archive))
+    report = validate_archive(here, None)
+    assert report.complete
+    overview = note_overview(here, report, "reports/alone.json")
+
+    code, [row] = status(capsys, archive)
+
+    assert overview["lag"] is None
+    assert (code, row["state"], row["lag"]) == (1, "unknown", None)
+    assert row["why"] == ["the last validation didn't ask Kafka how far it is behind"]
+    assert "behind Kafka then" not in row["sentence"]
+
+
 @pytest.mark.parametrize(
     ("pattern", "content"),
     [
