@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from kafka_drain.config.checks import refuse, template_in
 from kafka_drain.config.cut_over import CutOver
@@ -188,8 +189,11 @@ class Pipeline(ConfigModel):
     @classmethod
     def _check_topic_pattern(cls, pattern: str | None) -> str | None:
         try:
-            re.compile(pattern or "")
-        except re.error as error:
+            with warnings.catch_warnings():
+                # Python warns of what Java reads as sets of sets: they would match other topics.
+                warnings.simplefilter("error", FutureWarning)
+                re.compile(pattern or "")
+        except (re.error, FutureWarning) as error:
             accepted = "a regular expression that both Java and Python understand"
             raise refuse("topic_pattern", pattern, f"{accepted} ({error})") from error
         return pattern
@@ -232,6 +236,18 @@ class Pipeline(ConfigModel):
             accepted = "the absolute path of a file outside the archive, or kafka:<topic>"
             raise refuse("witness", witness, accepted)
         return witness
+
+    @field_validator(
+        *("partitions_per_task", "max_manifest_lines", "max_generation_days", "target_file_bytes"),
+        *("retention_days", "max_future_days", "immutable_days"),
+        mode="before",
+    )
+    @classmethod
+    def _check_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool):
+            # It would count as 1: a day, after which everything is deleted.
+            raise refuse(str(info.field_name), value, "a whole number")
+        return value
 
     @field_validator("partition_by")
     @classmethod

@@ -6,7 +6,7 @@ import difflib
 from datetime import datetime
 from typing import Any
 
-from croniter import croniter
+from croniter import CroniterBadDateError, croniter
 
 from kafka_drain.config.checks import refuse
 from kafka_drain.errors import ConfigError
@@ -34,6 +34,11 @@ def check_schedule(schedule: Any) -> str | None:
     if schedule is None:
         return None
     if isinstance(schedule, str) and (schedule in PRESETS or cron_of(schedule)):
+        if cron_of(schedule) and not _comes(schedule):
+            raise ConfigError(
+                f"schedule = {schedule!r} is never due; accepted: a time that comes, or None for "
+                "manual runs only"
+            )
         return schedule
     near = difflib.get_close_matches(str(schedule), PRESETS, n=1, cutoff=0.6)
     if near and isinstance(schedule, str):
@@ -42,6 +47,15 @@ def check_schedule(schedule: Any) -> str | None:
             f"{accepted}"
         )
     raise refuse("schedule", schedule, accepted)
+
+
+def _comes(schedule: str) -> bool:
+    """Return whether there is a next run of a cron expression."""
+    try:
+        croniter(cron_of(schedule)).get_next()
+    except CroniterBadDateError:
+        return False
+    return True
 
 
 def cron_of(schedule: str | None) -> str | None:

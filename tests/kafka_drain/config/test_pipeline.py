@@ -308,6 +308,27 @@ def test_pipeline_assign_refused(assign: Any, start: str) -> None:
     assert refusal(topics=None, assign=assign).startswith(start)
 
 
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("retention_days", "max_future_days", "immutable_days", "max_manifest_lines"),
+        *("max_generation_days", "target_file_bytes", "partitions_per_task"),
+    ],
+)
+def test_pipeline_number_is_no_boolean(key: str, value: bool) -> None:
+    """`retention_days: true` is no wish to delete what is older than one day."""
+    assert f"{key} = {value} is not acceptable; accepted: a whole number" in refusal(**{key: value})
+
+
+@pytest.mark.parametrize("pattern", [r"[\w&&\D]+", "[a-z&&[^b]]*", "orders|[a-z&&[^b]]+"])
+def test_pipeline_pattern_ambiguous(pattern: str) -> None:
+    """What Java reads as sets of sets, and Python as characters, would select other topics."""
+    assert f"topic_pattern = {pattern!r} is not acceptable; accepted: a regular" in refusal(
+        topics=None, topic_pattern=pattern
+    )
+
+
 def test_pipeline_pattern_refused() -> None:
     """A pattern that isn't a regular expression is refused where it is written."""
     assert "topic_pattern = 'flights-[' is not acceptable" in refusal(

@@ -41,6 +41,13 @@ def test_check_schedule_meant(schedule: str, meant: str) -> None:
         check_schedule(schedule)
 
 
+@pytest.mark.parametrize("schedule", ["0 0 31 2 *", "0 0 30 2 *", "0 0 31 4,6,9,11 *"])
+def test_check_schedule_never(schedule: str) -> None:
+    """A day that no month has is refused here, instead of ending each preflight."""
+    with pytest.raises(ConfigError, match=r"is never due; .*None"):
+        check_schedule(schedule)
+
+
 @pytest.mark.parametrize(
     "schedule", ["", "0 * * *", "61 * * * *", "a b c d e", 5, timedelta(hours=1), []]
 )
