@@ -264,8 +264,17 @@ def file_or_nothing(path: str | None) -> dict[str, Any]:
 
 def json_file(path: str) -> dict[str, Any]:
     """Read a JSON object from a file that an option names."""
+
+    def named_once(names: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in names:
+            # Nobody would see which counts. Not the values, which may be secret.
+            if found.setdefault(name, value) != value:
+                raise ConfigError(f"{path} has {name!r} twice, with two values; give one of them")
+        return found
+
     try:
-        document = json.loads(Path(path).read_text())
+        document = json.loads(Path(path).read_text(), object_pairs_hook=named_once)
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except ValueError as error:

@@ -12,6 +12,7 @@ import pytest
 from kafka_drain.cli.commands.arguments import (
     cluster_from,
     connection_settings,
+    json_file,
     names_kafka,
     target_from,
 )
@@ -225,6 +226,25 @@ def test_connection_settings_precedence(
     named = {"bootstrap.servers", "metadata.broker.list"}
     assert settings.keys() - named == file.keys() - named
     assert "metadata.broker.list" not in settings
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"retention_days": 3650, "format": "json", "retention_days": 1}', "'retention_days'"),
+        ('{"source_options": {"minPartitions": 1, "minPartitions": 2}}', "'minPartitions'"),
+    ],
+)
+def test_json_file_name_twice(tmp_path: Path, content: str, said: str) -> None:
+    """Two values of one option are refused in a file as well: nobody would see which counts."""
+    path = tmp_path / "pipeline.json"
+    path.write_text(content)
+
+    with pytest.raises(ConfigError, match=f"pipeline.json has {said} twice, with two values"):
+        json_file(str(path))
+
+    path.write_text('{"format": "json", "format": "json"}')
+    assert json_file(str(path)) == {"format": "json"}
 
 
 def test_connection_settings_other_name() -> None:
