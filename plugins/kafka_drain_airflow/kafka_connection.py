@@ -70,14 +70,6 @@ def _settings(conn_id: str) -> dict[str, Any]:
             return config
 
     written = extra_of(BaseHook.get_connection(conn_id), conn_id)
-    if not written.get("bootstrap.servers"):
-        # The core says how to add them.
-        return dict(written)
-    if not isinstance(written["bootstrap.servers"], str):
-        raise ConfigError(
-            f"bootstrap.servers is a {type(written['bootstrap.servers']).__name__}; expected text, "
-            "addresses with commas between them"
-        )
     paths = {
         name: value
         for name, value in written.items()
@@ -85,6 +77,14 @@ def _settings(conn_id: str) -> dict[str, Any]:
     }
     for name, path in paths.items():
         _require_allowed(name, path)
+    if not written.get("bootstrap.servers"):
+        # The core takes librdkafka's other name of them, or says how to add them.
+        return dict(written)
+    if not isinstance(written["bootstrap.servers"], str):
+        raise ConfigError(
+            f"bootstrap.servers is a {type(written['bootstrap.servers']).__name__}; expected text, "
+            "addresses with commas between them"
+        )
     try:
         hook: Any = SettingsHook
         read = hook(conn_id).get_conn

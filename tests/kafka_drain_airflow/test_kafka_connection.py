@@ -52,14 +52,15 @@ def test_kafka_cluster_callback(connect: Any, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("allowed", ["", "json.loads", "json", "json.dump,s"])
 @pytest.mark.parametrize("name", ["oauth_cb", "stats_cb", "error_cb"])
+@pytest.mark.parametrize("brokers", ["bootstrap.servers", "metadata.broker.list"])
 def test_kafka_cluster_callback_not_allowed(
-    name: str, allowed: str, connect: Any, monkeypatch: pytest.MonkeyPatch
+    brokers: str, name: str, allowed: str, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function that isn't in Airflow's list isn't imported, and it is said where to add it."""
     monkeypatch.setenv(ALLOWED, allowed)
 
     with pytest.raises(ConfigError) as raised:
-        connect({"bootstrap.servers": "k:1", name: "json.dumps"})
+        connect({brokers: "k:1", name: "json.dumps"})
 
     assert str(raised.value).endswith(
         f"{name} = 'json.dumps' isn't allowed in this Airflow: add it to [apache_kafka] "
