@@ -70,6 +70,23 @@ def test_parse_keys() -> None:
         parse_keys("a\nhex:0", "connection c")
 
 
+@pytest.mark.parametrize("read", [read_keys, read_headers])
+def test_read_byte_order_mark(read: Any, tmp_path: Path) -> None:
+    """A mark that Windows's editors put before the text isn't a part of the first line's record.
+
+    No record would have it: that person's would stay, and the receipt say that they were erased.
+    """
+    path = tmp_path / "names"
+    path.write_text("user=1\nuser=2\n", encoding="utf-8-sig")
+
+    with pytest.raises(ConfigError, match="names begins with a byte order mark") as refused:
+        read(str(path))
+
+    assert "user=1" not in str(refused.value)
+    with pytest.raises(ConfigError, match="connection c begins with a byte order mark"):
+        parse_keys("\ufeffa\nb", "connection c")
+
+
 def test_read_keys_missing(tmp_path: Path) -> None:
     """A file that isn't there is named."""
     with pytest.raises(ConfigError, match="keys can't be read: No such file"):
