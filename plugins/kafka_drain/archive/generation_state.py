@@ -59,9 +59,14 @@ class GenerationState:
     @property
     def cursor(self) -> Mapping[TopicPartition, int]:
         """Starting offsets of the next batch."""
-        if self.last_committed > self.last_sealed:
-            return self.checkpoint.ends.get(self.last_committed) or self.sealed_ends
-        return self.sealed_ends
+        ends = self.checkpoint.ends
+        if self.last_committed <= self.last_sealed or not ends.get(self.last_committed):
+            return self.sealed_ends
+        found = dict(self.sealed_ends)
+        # A batch doesn't name a topic that was deleted just before; an earlier one may.
+        for batch in range(self.last_sealed + 1, self.last_committed + 1):
+            found |= ends.get(batch, {})
+        return found
 
 
 def read_state(snapshot: Snapshot, generation: SnapshotGeneration) -> GenerationState:

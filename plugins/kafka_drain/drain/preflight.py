@@ -262,7 +262,9 @@ def preflight(
                 for tp, at in before.items()
             }
         start = _cursor(checkpoint, starting_offsets)
-        _check_drained_topics(snapshot, generation, start, partitions, pipeline, topics)
+        _check_drained_topics(
+            snapshot, generation, start, state.cursor, partitions, pipeline, topics
+        )
         if pending and checkpoint.last_offsets is not None:
             planned = checkpoint.ends[checkpoint.last_offsets]
             _refuse_unnamed(snapshot, planned.keys() - start.keys(), partitions, pipeline)
@@ -533,6 +535,7 @@ def _check_drained_topics(
     snapshot: Snapshot,
     generation: SnapshotGeneration,
     start: dict[TopicPartition, int],
+    drained: Mapping[TopicPartition, int],
     partitions: list[TopicPartition],
     pipeline: Pipeline,
     topics: dict[str, Topic],
@@ -550,12 +553,14 @@ def _check_drained_topics(
             f"{' '.join(f'--leave-out {name}' for name in left)}` (what was drained stays sealed)"
         )
     added = [tp for tp in partitions if tp not in start]
-    before = drained_before(snapshot, generation, added, topics)
+    # A topic that was away for a while: a batch of this generation doesn't name it.
+    own = {tp: drained[tp] for tp in added if tp in drained}
+    before = drained_before(snapshot, generation, added, topics) | own
     if before:
         shown = ", ".join(f"{tp} to {offset}" for tp, offset in sorted(before.items()))
         raise CheckpointError(
-            f"earlier generations drained {shown}, but the open one doesn't include them, so Spark "
-            "would read them from their beginning; run "
+            f"earlier generations or batches drained {shown}, but the checkpoint doesn't name "
+            "them, so Spark would read them from their beginning; run "
             f"`kafka-drain roll {quoted(snapshot.root)}`: the next generation resumes where they "
             "ended"
         )

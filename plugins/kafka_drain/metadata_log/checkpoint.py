@@ -194,8 +194,16 @@ def compare_with_receipts(
         )
         for batch, end in sorted(checkpoint.ends.items())
         # An unreadable file already has its own finding.
-        if end and batch in sealed_ends and end != sealed_ends[batch]
+        if end and batch in sealed_ends and end != _of_topics(sealed_ends[batch], end)
     ]
+
+
+def _of_topics(
+    sealed: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the sealed ends of the topics that a batch names, without one deleted before it."""
+    topics = {tp.topic for tp in end}
+    return {tp: at for tp, at in sealed.items() if tp.topic in topics}
 
 
 def compare_with_manifest(

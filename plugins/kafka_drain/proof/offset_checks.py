@@ -48,8 +48,9 @@ def segments(
 ) -> list[Segment]:
     """Return the offsets that each batch read, up to the last committed batch.
 
-    A partition that was added later starts at 0. Spark purges the ends of old batches from its
-    checkpoint; what those batches read together is one segment.
+    A partition that was added later starts at 0; one that a batch doesn't name, as its topic was
+    deleted meanwhile, stays where it is. Spark purges the ends of old batches from its checkpoint;
+    what those batches read together is one segment.
 
     Args:
         start: Start offsets of the first batch.
@@ -64,6 +65,7 @@ def segments(
         if not end:
             # Unreadable: the next batch's segment covers this batch as well.
             continue
+        end = {**start, **end}
         found.append(Segment(first, batch, dict(ranges_between(start, end))))
         start, first = end, batch + 1
     return found

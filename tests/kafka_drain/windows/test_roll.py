@@ -372,6 +372,59 @@ def test_validate_deleted_topic_brought_nothing(archive: Archive) -> None:
         assert (errors(report.findings), report.receipts_written) == ([], written)
 
 
+def gone_and_back() -> Any:
+    """A cluster with topic `gone`, as `add_gone` has drained it to 9."""
+    cluster = cluster_with(gone=Log(end=9))
+    of_others = cluster.contents
+
+    def contents(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        if tp != G0:
+            return list(of_others(tp, span))
+        return [row(tp, offset) for offset in range(span.start, min(span.end, 9))]
+
+    cluster.contents = contents
+    return cluster
+
+
+def test_validate_batch_without_deleted_topic(archive: Archive) -> None:
+    """With failOnDataLoss=false, Spark drops a topic that is deleted before it plans a batch.
+
+    What was drained of it before stays, and counts.
+    """
+    add_gone(archive.generation(2), 0, 50, 9)
+    before = validate_archive(archive, gone_and_back())
+    assert (errors(before.findings), before.receipts_written) == ([], 1)
+
+    add_batch(archive.generation(2), 1, 50, 60)
+
+    for written in (1, 0):
+        report = validate_archive(archive, cluster_with(), scope="all")
+        assert (errors(report.findings), report.receipts_written) == ([], written)
+        assert report.records == before.records + 20
+    receipt = archive.generation(2).last_receipt()
+    assert receipt is not None
+    assert receipt.ends == {P0: 60, P1: 60, G0: 9}
+    assert any("topic=gone" in file.path for file in archive_files(archive.snapshot()))
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_preflight_topic_back_that_a_batch_lacks(is_sealed: bool, archive: Archive) -> None:
+    """A topic that Kafka didn't list for a while isn't drained again from its beginning."""
+    cluster = gone_and_back()
+    add_gone(archive.generation(2), 0, 50, 9)
+    assert validate_archive(archive, cluster).receipts_written == 1
+    add_batch(archive.generation(2), 1, 50, 60)
+    if is_sealed:
+        assert validate_archive(archive, cluster).receipts_written == 1
+
+    with pytest.raises(CheckpointError, match=r"gone-0 to 9, .*`kafka-drain roll"):
+        plan_drain(archive, cluster, "flights", "gone")
+    validate_archive(archive, cluster)
+    do(plan_roll(archive, cluster))
+
+    assert plan_drain(archive, cluster, "flights", "gone").start == {P0: 60, P1: 60, G0: 9}
+
+
 def test_roll_last_drain_of_deleted_topic(archive: Archive) -> None:
     """What nobody can confirm any more locks no archive: a person leaves it, told what it is."""
     generation, cluster = archive.generation(2), cluster_with()
@@ -558,7 +611,7 @@ def test_plan_roll_sealed_meanwhile(archive: Archive) -> None:
     plan = plan_roll(Earlier(archive.root, begun=begun), cluster)
 
     assert plan.closed.receipt_names() == generation.receipt_names()
-    assert plan.starting_offsets == {P0: 50, P1: 50}
+    assert plan.starting_offsets == {P0: 50, P1: 50, G0: 7}
     assert plan.voided == ["repair_1"]
 
 
