@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kafka_drain.archive.documents import ErasedHeaderRow, ErasedTopicRow, ErasureDocument
 from kafka_drain.archive.erasures import header_hash, key_hash
+from kafka_drain.config.key_lines import lines_of
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import milliseconds
 from kafka_drain.maintenance.erase_options import EraseOptions
@@ -163,7 +164,7 @@ def read_keys(path: str) -> frozenset[bytes]:
 
 def parse_keys(text: str, where: str) -> frozenset[bytes]:
     """Parse keys, one a line; `where` they are from is named by errors, as by `read_keys`."""
-    return frozenset(_bytes(line, place) for line, place in _lines(text, where))
+    return frozenset(_bytes(line, place) for line, place in lines_of(text, where))
 
 
 def read_headers(path: str) -> frozenset[tuple[str, bytes]]:
@@ -173,7 +174,7 @@ def read_headers(path: str) -> frozenset[tuple[str, bytes]]:
         ConfigError: When it can't be read; names the line, never what is in it.
     """
     found = set()
-    for line, place in _lines(_read(path), path):
+    for line, place in lines_of(_read(path), path):
         name, equals, value = line.partition("=")
         if not equals or not name:
             raise ConfigError(f"{place} isn't a header, expected name=value")
@@ -191,18 +192,6 @@ def _read(path: str) -> str:
         raise ConfigError(
             f"{path} isn't UTF-8 text; write other bytes as hex:… or base64:…"
         ) from error
-
-
-def _lines(text: str, where: str) -> list[tuple[str, str]]:
-    """Return the lines of a text that aren't empty, each with its place."""
-    if text.startswith("\ufeff"):
-        raise ConfigError(
-            f"{where} begins with a byte order mark, with which no record would be found; save it "
-            "as UTF-8 without one, or write a key that begins so as hex:…"
-        )
-    # Only at line feeds: a key may contain any other separator that Unicode has.
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return [(line, f"{where} line {number}") for number, line in enumerate(lines, 1) if line]
 
 
 def _bytes(text: str, where: str) -> bytes:

@@ -487,9 +487,9 @@ class Republish:
                 f"{min(rewritten)} was rewritten while run {plan.key} was planned, and maintenance "
                 "may be removing it now. Nothing was sent; a retry plans it again"
             )
-        if rewritten := _rewritten_for_mirror(snapshot, plan):
+        if of_mirror := _rewritten_for_mirror(snapshot, plan):
             raise LockedError(
-                f"{min(rewritten)} was rewritten while run {plan.key} was planned, maybe with "
+                f"{min(of_mirror)} was rewritten while run {plan.key} was planned, maybe with "
                 "others that the mirror hasn't planned to send. Nothing was sent; a retry plans it "
                 "again"
             )

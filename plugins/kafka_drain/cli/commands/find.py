@@ -16,6 +16,7 @@ from kafka_drain.cli.commands.arguments import add_archive
 from kafka_drain.cli.console import answer, answer_line, new_table, print_table, say
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.config.checks import integer
+from kafka_drain.config.key_lines import lines_of
 from kafka_drain.errors import ConfigError
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import Position
@@ -141,12 +142,10 @@ def _keys_in(path: str | None) -> list[str]:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(f"--key-file {path} can't be read: {error.strerror}") from error
-    # Not `splitlines`: a key may have one of the other characters that it takes for a line's end.
-    lines = content.decode("utf-8", "surrogateescape").split("\n")
-    keys = [line.removesuffix("\r") for line in lines]
-    if not any(keys):
+    keys = lines_of(content.decode("utf-8", "surrogateescape"), f"--key-file {path}")
+    if not keys:
         raise ConfigError(f"--key-file {path} has no key; without one, any record would match")
-    return [key for key in keys if key]
+    return [key for key, _ in keys]
 
 
 def _print_fields(search: Search) -> int:

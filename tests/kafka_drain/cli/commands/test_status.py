@@ -52,9 +52,7 @@ def test_status_ready(archive: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.startswith("golden: ready: 84 records")
 
 
-def test_status_validated_without_kafka(
-    archive: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_validated_without_kafka(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """How far Kafka is ahead isn't known from what an earlier validation has seen of it."""
     here = Archive.at(str(archive))
     report = validate_archive(here, None)
