@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -11,6 +11,7 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.incarnations import LogEnds, log_ends, offsets_in_log
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
+from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
@@ -113,9 +114,12 @@ def read_owned(
         ends = receipt.ends if receipt else {}
         starts = generation.starting_offsets
         is_open = generation is snapshot.open_generation
+        asked = [tp for tp in here if is_open and tp not in starts and tp not in ends]
+        before = drained_before(snapshot, generation, asked, topic_ids)
         for tp, key in here.items():
-            # A partition that was added to the topic later is drained from 0.
-            start = starts.get(tp, 0)
+            # A partition that was added to the topic later is drained from 0; one that was left out
+            # and is named again goes on where it ended.
+            start = starts.get(tp, before.get(tp, 0))
             end = horizon[tp] if is_open else ends.get(tp, start)
             held.setdefault(key, []).append(OffsetRange(start, max(start, end)))
             if is_open:
@@ -132,6 +136,40 @@ def read_owned(
     ]
     owned = {tp: list[OffsetRange]() for tp in horizon} | offsets_in_log(held, log)
     return Owned(owned, sealed, counting, windows, log)
+
+
+def drained_before(
+    snapshot: Snapshot,
+    open_generation: SnapshotGeneration,
+    partitions: Collection[TopicPartition],
+    topic_ids: Mapping[str, str],
+) -> dict[TopicPartition, int]:
+    """Return the offsets up to which generations before the open one have drained partitions.
+
+    Of earlier incarnations of their topics, what their logs still have.
+    """
+    index = snapshot.skipped.index if snapshot.skipped is not None else None
+    drained = index.drained if index is not None else {}
+    names = {tp.topic for tp in partitions}
+    log = log_ends(snapshot, {name: topic_ids[name] for name in names}, partitions)
+    ends: dict[TopicPartition, int] = {}
+    for tp in partitions if drained else ():
+        topic_id = topic_ids[tp.topic]
+        # From the oldest incarnation on: the newest one decides.
+        for counted in (*reversed(earlier_incarnations(topic_id)), topic_id):
+            if (tp, counted) in drained:
+                ends[tp] = min(drained[tp, counted].end, log[tp, counted])
+    last = index.last if index is not None else 0
+    for generation in snapshot.generations if partitions else ():
+        if last < generation.number < open_generation.number:
+            ids, receipt = snapshot.topic_ids(generation), generation.last_receipt()
+            sealed = {**generation.starting_offsets, **(receipt.ends if receipt else {})}
+            ends |= {
+                tp: min(sealed[tp], log[key])
+                for tp in partitions
+                if tp in sealed and (key := (tp, ids.get(tp.topic, ""))) in log
+            }
+    return ends
 
 
 def _span(generation: Generation, wanted: Ranges) -> list[str]:

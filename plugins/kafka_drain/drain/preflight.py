@@ -14,8 +14,8 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.coverage import drained_before
 from kafka_drain.archive.generation_state import GenerationState, read_state
-from kafka_drain.archive.incarnations import log_ends
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.receipts import SealedTail
@@ -50,7 +50,6 @@ from kafka_drain.kafka.acls import DRAINED
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.identity import (
     counted_as,
-    earlier_incarnations,
     is_other_cluster,
     is_other_topic,
     is_told,
@@ -254,7 +253,7 @@ def preflight(
             # resume where an earlier generation ended.
             added = [tp for tp in partitions if tp not in starting_offsets]
             starting_offsets |= {tp: first[tp] for tp in added}
-            before = drained_before(snapshot, generation, added, topics)
+            before = drained_before(snapshot, generation, added, _ids(topics))
             windows = restricted(snapshot, Query()).fold.windows if before else ()
             # When a partition was left out, repairs may have drained what wasn't sealed of it.
             starting_offsets |= {
@@ -474,38 +473,8 @@ def _cursor(
     return checkpoint.ends.get(checkpoint.last_commit, starting_offsets)
 
 
-def drained_before(
-    snapshot: Snapshot,
-    open_generation: SnapshotGeneration,
-    partitions: Collection[TopicPartition],
-    topics: Mapping[str, Topic],
-) -> dict[TopicPartition, int]:
-    """Return the offsets up to which generations before the open one have drained partitions.
-
-    Of earlier incarnations of their topics, what their logs still have.
-    """
-    index = snapshot.skipped.index if snapshot.skipped is not None else None
-    drained = index.drained if index is not None else {}
-    names = {tp.topic for tp in partitions}
-    log = log_ends(snapshot, {name: topics[name].id for name in names}, partitions)
-    ends: dict[TopicPartition, int] = {}
-    for tp in partitions if drained else ():
-        topic_id = topics[tp.topic].id
-        # From the oldest incarnation on: the newest one decides.
-        for counted in (*reversed(earlier_incarnations(topic_id)), topic_id):
-            if (tp, counted) in drained:
-                ends[tp] = min(drained[tp, counted].end, log[tp, counted])
-    last = index.last if index is not None else 0
-    for generation in snapshot.generations if partitions else ():
-        if last < generation.number < open_generation.number:
-            ids, receipt = snapshot.topic_ids(generation), generation.last_receipt()
-            sealed = {**generation.starting_offsets, **(receipt.ends if receipt else {})}
-            ends |= {
-                tp: min(sealed[tp], log[key])
-                for tp in partitions
-                if tp in sealed and (key := (tp, ids.get(tp.topic, ""))) in log
-            }
-    return ends
+def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:
+    return {name: topic.id for name, topic in topics.items()}
 
 
 def _refuse_unnamed(
@@ -555,7 +524,7 @@ def _check_drained_topics(
     added = [tp for tp in partitions if tp not in start]
     # A topic that was away for a while: a batch of this generation doesn't name it.
     own = {tp: drained[tp] for tp in added if tp in drained}
-    before = drained_before(snapshot, generation, added, topics) | own
+    before = drained_before(snapshot, generation, added, _ids(topics)) | own
     if before:
         shown = ", ".join(f"{tp} to {offset}" for tp, offset in sorted(before.items()))
         raise CheckpointError(

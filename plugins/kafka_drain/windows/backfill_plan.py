@@ -175,7 +175,8 @@ def plan_backfill(
     checked = refuse_unsound(snapshot, query=None if force else Query(names=own)).snapshot
     frozen = _frozen(checked, interval, topic_ids, partitions, force=force)
     bounds = TimeBounds(cluster, first, _ends(snapshot, last), milliseconds(clock()))
-    offsets = frozen or _resolve(checked, bounds, interval, last)
+    unknown = {tp: end for tp, end in last.items() if tp not in frozen}
+    offsets = frozen | (_resolve(checked, bounds, interval, unknown) if unknown else {})
     if checked.skipped is None:
         snapshot = checked
     else:
@@ -189,13 +190,13 @@ def plan_backfill(
     refuse_rewritten(snapshot, cluster, tails, first, high, unsealed, new)
     # The plan would be frozen without the offsets that new records get up to there.
     refuse_truncated(archive.root, owned.sealed, high, {})
-    accepted = _refuse_expired(
-        interval, offsets, first, owned, acknowledged, is_frozen=bool(frozen)
-    )
+    accepted = _refuse_expired(interval, offsets, first, owned, acknowledged, frozen)
     window = Window(archive.root, interval.key)
     ranges, files = _left(offsets, owned.ranges, first), list[SealedFile]()
     if force:
         window, ranges, files = _replaced(snapshot, window, ranges, first)
+    if ranges and not files:
+        window = _for_rest(snapshot, window, ranges)
     return BackfillPlan(
         archive=archive,
         interval=interval,
@@ -292,18 +293,43 @@ def _frozen(
     *,
     force: bool,
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the offsets that a previous attempt froze; empty if there was none.
+    """Return the offsets that previous attempts froze; empty if there was none.
+
+    The first plan with a partition counts; another window's has one that was named later.
+    """
+    found: dict[TopicPartition, OffsetRange] = {}
+    known: set[TopicPartition] = set()
+    own = [w for w in snapshot.folders.values() if is_of_interval(w.key, interval.key)]
+    for window in sorted(own, key=lambda w: (len(w.key), w.key)):
+        if window.plan_bytes is not None:
+            whole = {tp: ranges[0] for tp, ranges in window.plan.offsets().items()}
+            whole = {tp: r for tp, r in whole.items() if tp not in known}
+            is_first = not known
+            known |= whole.keys()
+            found |= _frozen_by(
+                snapshot, window, whole, topic_ids, named, force=force, is_first=is_first
+            )
+    return found
+
+
+def _frozen_by(
+    snapshot: Snapshot,
+    window: SnapshotWindow,
+    whole: Mapping[TopicPartition, OffsetRange],
+    topic_ids: Mapping[str, str],
+    named: Collection[TopicPartition],
+    *,
+    force: bool,
+    is_first: bool,
+) -> dict[TopicPartition, OffsetRange]:
+    """Return those of a window's frozen offsets that count.
 
     Those of an earlier incarnation of a topic count if they are sealed, and its log still has them.
     Sealed ones of partitions that the pipeline no longer names are left alone.
     """
-    window = snapshot.folders.get(interval.key)
-    if window is None or window.plan_bytes is None:
-        return {}
-    whole = {tp: ranges[0] for tp, ranges in window.plan.offsets().items()}
     offsets = {tp: r for tp, r in whole.items() if tp in named}
     left = sorted(whole.keys() - offsets.keys())
-    if left and (force or not window.is_sealed or not offsets):
+    if left and (force or not window.is_sealed or (is_first and not offsets)):
         way_on = (
             "run it without force" if window.is_sealed else "move its folder out of the archive"
         )
@@ -416,8 +442,7 @@ def _refuse_expired(
     first: Mapping[TopicPartition, int],
     owned: Owned,
     acknowledged: Mapping[TopicPartition, list[OffsetRange]],
-    *,
-    is_frozen: bool,
+    frozen: Collection[TopicPartition],
 ) -> list[str]:
     """Refuse to skip offsets that Kafka deleted before they were archived; return accepted ones.
 
@@ -427,6 +452,7 @@ def _refuse_expired(
     """
     found, accepted = list[str](), list[str]()
     for tp, r in sorted(offsets.items()):
+        is_frozen = tp in frozen
         if is_frozen:
             gone = OffsetRange(min(r.start, first[tp]), min(r.end, first[tp]))
         else:
@@ -490,9 +516,35 @@ def _replaced(
     # superseded at the moment of sealing, or readers would take both.
     own = snapshot.of_interval(window.key)
     begun = (w for w in own if w.can_continue({"replaces": sorted(files)}))
-    following = next(begun, Window(snapshot.root, f"{window.key}_{len(own) + 1}"))
+    following = next(begun, _next_window(snapshot, window))
     replaced = [files[path] for path in sorted(files)]
     return following, {tp: rs for tp, rs in whole.items() if rs}, replaced
+
+
+def _for_rest(
+    snapshot: Snapshot, window: Window, ranges: dict[TopicPartition, list[OffsetRange]]
+) -> Window:
+    """Return the window for what is left of an interval: its first one if that can have it.
+
+    That isn't so if it is sealed, or if its plan was frozen before a partition was named.
+    """
+    own = [w for w in snapshot.of_interval(window.key) if w.plan_bytes is not None]
+    if all(w.key != window.key for w in own):
+        return window
+    begun = (
+        w
+        for w in sorted(own, key=lambda w: (len(w.key), w.key))
+        if w.can_continue({"replaces": []}) and w.plan.offsets().keys() >= ranges.keys()
+    )
+    return next(begun, _next_window(snapshot, window))
+
+
+def _next_window(snapshot: Snapshot, window: Window) -> Window:
+    """Return another window of an interval; its name isn't taken yet."""
+    number = len(snapshot.of_interval(window.key)) + 1
+    while f"{window.key}_{number}" in snapshot.folders:
+        number += 1
+    return Window(snapshot.root, f"{window.key}_{number}")
 
 
 def _refuse_shared(

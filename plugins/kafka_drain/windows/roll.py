@@ -12,6 +12,7 @@ from enum import Enum, auto
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.coverage import drained_before
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
@@ -25,7 +26,7 @@ from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.drain.preflight import drained_before, refuse_damage
+from kafka_drain.drain.preflight import refuse_damage
 from kafka_drain.errors import (
     ArchiveError,
     AuthorizationError,
@@ -501,7 +502,8 @@ def _left_out_before(
         with suppress(AuthorizationError):
             topics |= _existing(cluster, [name])
     partitions = [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
-    return drained_before(snapshot, generation, [tp for tp in partitions if tp not in ends], topics)
+    ids = {name: topic.id for name, topic in topics.items()}
+    return drained_before(snapshot, generation, [tp for tp in partitions if tp not in ends], ids)
 
 
 def _named(leave_out: Collection[str], ends: Collection[TopicPartition]) -> set[TopicPartition]:

@@ -55,6 +55,17 @@ def test_read_owned(made: MadeArchive) -> None:
     assert [receipt.window for receipt in found.windows] == ["first", "second"]
 
 
+def test_read_owned_left_out(made: MadeArchive) -> None:
+    """A partition that the open generation leaves out goes on where an earlier one has ended."""
+    made.open_generation()
+    made.start_at({P0: 80})
+
+    found = owned(made)
+
+    assert found.ranges == {P0: [R(0, 5), R(10, 100)], P1: [R(3, 50)], U0: [R(0, 7)]}
+    assert found.sealed == {P0: 80, P1: 9, U0: 0}
+
+
 def test_read_owned_behind_horizon(made: MadeArchive) -> None:
     """A horizon before the open generation's start takes nothing of it."""
     found = read_owned(made.archive.snapshot(), IDS, {P0: 55})

@@ -509,3 +509,46 @@ def finish(backfilled: Backfilled, job: WindowJob) -> Receipt:
     """Prove and seal a repair's window."""
     identity = Identity("made", "cluster-1", backfilled.made.topic_ids)
     return finish_window(job, backfilled.cluster, identity, run="test")
+
+
+def test_finish_backfill_rest(backfilled: Backfilled) -> None:
+    """What is left of an interval whose window is sealed is sealed as another window.
+
+    Such as offsets that had expired, and that another replica still has.
+    """
+    backfilled.made.start_at({P0: 100, P1: 100})
+    later = Interval(HOUR.end, HOUR.end.replace(hour=14))
+    both = {tp: [OffsetRange(10, 20)] for tp in (P0, P1)}
+    frozen = backfilled.in_plan() | {
+        "ranges": range_rows(both),
+        "interval": [later.start.isoformat(), later.end.isoformat()],
+    }
+    backfilled.made.seal_window(later.key, {P0: dense(15, 20), P1: dense(10, 20)}, **frozen)
+    plan = plan_backfill(backfilled.pipeline, backfilled.cluster, later)
+    assert plan.ranges == {P0: [OffsetRange(10, 15)]}
+
+    receipt = backfilled.finish(plan, backfilled.drained(plan, {P0: dense(10, 15)}))
+
+    assert (receipt.window, receipt.records) == (f"{later.key}_2", 5)
+    again = plan_backfill(backfilled.pipeline, backfilled.cluster, later)
+    refuse_incomplete(again)
+    assert again.nothing_to_do
+
+
+def test_finish_backfill_rest_killed(backfilled: Backfilled) -> None:
+    """A window for the rest that was begun goes on."""
+    backfilled.made.start_at({P0: 100, P1: 100})
+    later = Interval(HOUR.end, HOUR.end.replace(hour=14))
+    frozen = backfilled.in_plan() | {
+        "ranges": range_rows({tp: [OffsetRange(10, 20)] for tp in (P0, P1)}),
+        "interval": [later.start.isoformat(), later.end.isoformat()],
+    }
+    backfilled.made.seal_window(later.key, {P0: dense(15, 20), P1: dense(10, 20)}, **frozen)
+    plan = plan_backfill(backfilled.pipeline, backfilled.cluster, later)
+    backfilled.drained(plan, {P0: dense(10, 15)})
+
+    again = plan_backfill(backfilled.pipeline, backfilled.cluster, later)
+
+    assert again.window.key == plan.window.key == f"{later.key}_2"
+    receipt = backfilled.finish(again, backfilled.drained(again, {P0: dense(10, 15)}))
+    assert receipt.records == 5

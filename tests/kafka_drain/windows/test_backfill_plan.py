@@ -28,7 +28,7 @@ from tests.kafka_drain.golden import (
 )
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
-P0 = TopicPartition("t", 0)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 MINUTE = 60_000
 #: Kafka has a record a minute: the hour from noon has offsets 60 to 119.
@@ -420,3 +420,72 @@ def test_plan_backfill_no_longer_named(
     way_on = "without force" if is_sealed else "move its folder"
     with pytest.raises(TopicError, match=f"{other} too, .*no longer names.*{way_on}"):
         backfilled.plan(force=force)
+
+
+def left_out(folder: Path) -> MadeArchive:
+    """An archive whose second generation goes on without partition 1, drained up to 160 before."""
+    made = MadeArchive(folder / "archive", {"t": "id"})
+    made.start_at({P0: 150, P1: 150})
+    made.seal({P0: dense(150, 160), P1: dense(150, 160)})
+    made.open_generation()
+    made.start_at({P0: 160})
+    made.seal({P0: dense(160, 170)})
+    return made
+
+
+def plan_both(made: MadeArchive, **options: Any) -> BackfillPlan:
+    """Plan a backfill of the hour, of a topic with two partitions."""
+    times = {offset: FIRST_MS + offset * MINUTE for offset in range(200)}
+    cluster: Any = FakeCluster(
+        {tp: Log(0, 200, times=times) for tp in (P0, P1)}, topic_ids={"t": "id"}
+    )
+    pipeline = Pipeline(name="made", topics=["t"], archive=str(made.root))
+    return plan_backfill(pipeline, cluster, HOUR, **options)
+
+
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_plan_backfill_left_out_and_named_again(tmp_path: Path, is_rolled: bool) -> None:
+    """What is before a partition's first drain isn't the open generation's, as that goes on."""
+    made = left_out(tmp_path)
+    if is_rolled:
+        made.open_generation()
+        made.start_at({P0: 170})
+
+    plan = plan_both(made)
+
+    assert plan.ranges == {P0: [R(60, 120)], P1: [R(60, 120)]}
+    assert plan.ahead == 0
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_plan_backfill_named_after_frozen(tmp_path: Path, is_sealed: bool) -> None:
+    """A partition that is named after an interval was frozen is drained to another window."""
+    made = left_out(tmp_path)
+    plan: dict[str, Any] = {
+        "ranges": range_rows({P0: [R(60, 120)]}),
+        "interval": [HOUR.start.isoformat(), HOUR.end.isoformat()],
+        "topics": {"t": "id"},
+        "partition_by": ["topic"],
+    }
+    made.seal_window(HOUR.key, {P0: dense(60, 120)}, **plan)
+    if not is_sealed:
+        (made.root / "windows" / HOUR.key / "receipt.json").unlink()
+    made.open_generation()
+    made.start_at({P0: 170, P1: 160})
+    left = {P1: [R(60, 120)]} if is_sealed else {P0: [R(60, 120)], P1: [R(60, 120)]}
+
+    found = plan_both(made)
+
+    assert (found.ranges, found.window.key) == (left, f"{HOUR.key}_2")
+    # Once it is sealed, its frozen offsets count, and nothing is left.
+    plan["ranges"] = range_rows({P0: [R(60, 120)], P1: [R(60, 118)]})
+    rows = {tp: dense(60, 120 if tp == P0 else 118) for tp in left}
+    made.seal_window(found.window.key, rows, **plan)
+    found = plan_both(made)
+    assert (found.offsets, found.nothing_to_do) == ({P0: R(60, 120), P1: R(60, 118)}, True)
+    if is_sealed:
+        forced = plan_both(made, force=True)
+        assert (forced.window.key, len(forced.replaces)) == (f"{HOUR.key}_3", 2)
+        pipeline = Pipeline(name="made", assign={"t": [0]}, archive=str(made.root))
+        cluster: Any = FakeCluster({P0: Log(0, 200)}, topic_ids={"t": "id"})
+        assert plan_backfill(pipeline, cluster, HOUR).nothing_to_do
