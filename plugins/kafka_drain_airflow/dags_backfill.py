@@ -58,6 +58,7 @@ def backfill(args: argparse.Namespace) -> None:
         if args.rerun_failed_tasks and args.reset_dagruns:
             _end(2, "--rerun-failed-tasks and --reset-dagruns contradict each other; choose one")
         is_paused, dag = _found(args.dag_id)
+        _check_kind(args.dag_id, dag)
         _check_conf(args.dag_id, dag, conf)
         _check_archive(args.dag_id, dag, is_paused=is_paused)
         if not args.dry_run:
@@ -176,6 +177,16 @@ def _found(dag_id: str) -> tuple[bool, Any]:
     if model is None or dag is None:
         _end(1, f"there is no dag {dag_id}; `airflow dags list` lists all dags")
     return is_paused, dag
+
+
+def _check_kind(dag_id: str, dag: Any) -> None:
+    """Refuse to backfill a group: each run would."""
+    if kind_of(dag.tags) == "drain_group":
+        _end(
+            2,
+            f"{dag_id} drains from its cursors, and nothing of an interval; backfill the drains of "
+            "its pipelines instead, such as drain_<pipeline>",
+        )
 
 
 def _check_conf(dag_id: str, dag: Any, conf: dict[str, Any]) -> None:

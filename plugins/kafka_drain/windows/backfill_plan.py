@@ -304,10 +304,19 @@ def _frozen(
         if window.plan_bytes is not None:
             whole = {tp: ranges[0] for tp, ranges in window.plan.offsets().items()}
             whole = {tp: r for tp, r in whole.items() if tp not in known}
+            # One that was replaced with force has a plan only.
+            is_sealed = any(w.is_sealed and w.plan.offsets().keys() >= whole.keys() for w in own)
             is_first = not known
             known |= whole.keys()
             found |= _frozen_by(
-                snapshot, window, whole, topic_ids, named, force=force, is_first=is_first
+                snapshot,
+                window,
+                whole,
+                topic_ids,
+                named,
+                force=force,
+                is_sealed=is_sealed,
+                is_first=is_first,
             )
     return found
 
@@ -320,6 +329,7 @@ def _frozen_by(
     named: Collection[TopicPartition],
     *,
     force: bool,
+    is_sealed: bool,
     is_first: bool,
 ) -> dict[TopicPartition, OffsetRange]:
     """Return those of a window's frozen offsets that count.
@@ -329,10 +339,8 @@ def _frozen_by(
     """
     offsets = {tp: r for tp, r in whole.items() if tp in named}
     left = sorted(whole.keys() - offsets.keys())
-    if left and (force or not window.is_sealed or (is_first and not offsets)):
-        way_on = (
-            "run it without force" if window.is_sealed else "move its folder out of the archive"
-        )
+    if left and (force or not is_sealed or (is_first and not offsets)):
+        way_on = "run it without force" if is_sealed else "move its folder out of the archive"
         raise TopicError(
             f"window {window.key} has offsets of {', '.join(map(str, left))} too, which the "
             f"pipeline no longer names. Nothing was changed; name them again, or {way_on}"
@@ -346,7 +354,7 @@ def _frozen_by(
         tp.topic
         for tp, r in offsets.items()
         if topic_ids.get(tp.topic) != (topic_id := ids.get(tp.topic, ""))
-        and (force or not window.is_sealed or r.end > ends.get((tp, topic_id), 0))
+        and (force or not is_sealed or r.end > ends.get((tp, topic_id), 0))
     )
     if changed:
         names = ", ".join(dict.fromkeys(changed))
@@ -354,7 +362,7 @@ def _frozen_by(
             "What is sealed stays; any records of the interval in the new log are taken by the "
             "next drain"
         )
-        if not window.is_sealed and all(
+        if not is_sealed and all(
             ids.get(name) in earlier_incarnations(topic_ids.get(name, "")) for name in changed
         ):
             way_on = (

@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import schema_registry, spark_engine, terminal_errors_fail
+from kafka_drain_airflow.data_intervals import is_backfill
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import refuse_lost
 from kafka_drain_airflow.observability.lineage import Lineage, drain_lineage, group_lineage
@@ -38,7 +39,8 @@ class KafkaDrainGroupOperator(SparkJobOperator):
 
     Checks each pipeline first, and holds each archive's lease. Doesn't start Spark if no pipeline
     has anything new. A failure in one pipeline doesn't stop the others; at the end the task fails
-    and names the failed pipelines, and a retry drains only what is missing.
+    and names the failed pipelines, and a retry drains only what is missing. A backfill run is
+    refused: the validations after it would look at its interval only.
 
     Returns each pipeline's result, as `KafkaDrainOperator` returns it, by the pipeline's name.
 
@@ -56,13 +58,15 @@ class KafkaDrainGroupOperator(SparkJobOperator):
 
         Raises:
             AirflowFailException: If the user has to change something first for every pipeline that
-                failed; the message says what.
+                failed; the message says what. If the run belongs to a backfill.
             SparkJobError: If a retry can help at least one of them.
         """
         from kafka_drain.drain.group import open_group, raise_failures, run_group
         from kafka_drain.spark.job import private_folder
         from kafka_drain_airflow.observability.metrics import tell_drain
 
+        with terminal_errors_fail():
+            _refuse_backfill(context, self.pipelines)
         with (
             terminal_errors_fail(),
             archive_access(self.pipelines[0]),
@@ -104,4 +108,15 @@ class KafkaDrainGroupOperator(SparkJobOperator):
             )
             for pipeline in self.pipelines
             if pipeline.name in group.results
+        )
+
+
+def _refuse_backfill(context: Context, pipelines: Sequence[Pipeline]) -> None:
+    from kafka_drain.errors import ConfigError
+
+    if is_backfill(context):
+        own = ", ".join(f"drain_{pipeline.name}" for pipeline in pipelines)
+        raise ConfigError(
+            "this is a backfill run, but a group drains from its cursors, and nothing of an "
+            f"interval. Nothing was drained; backfill the drains of its pipelines instead: {own}"
         )

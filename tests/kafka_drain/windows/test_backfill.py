@@ -552,3 +552,20 @@ def test_finish_backfill_rest_killed(backfilled: Backfilled) -> None:
     assert again.window.key == plan.window.key == f"{later.key}_2"
     receipt = backfilled.finish(again, backfilled.drained(again, {P0: dense(10, 15)}))
     assert receipt.records == 5
+
+
+def test_plan_backfill_no_longer_named_after_force(backfilled: Backfilled) -> None:
+    """What force has drained again is sealed: of partitions no longer named, it stays as it is.
+
+    Its first window has only a plan then. That was sealed: without it, nothing more is.
+    """
+    backfilled.made.start_at({P0: 100, P1: 100})
+    plan = backfilled.plan()
+    backfilled.finish(plan, backfilled.drained(plan, ROWS))
+    root = str(backfilled.made.root)
+    pipeline = Pipeline(name="made", assign={"flights": [0]}, archive=root)
+    cluster: Any = FakeCluster({P0: Log(end=100)}, topic_ids=backfilled.made.topic_ids)
+
+    assert plan_backfill(pipeline, cluster, HOUR).nothing_to_do
+    with pytest.raises(TopicError, match="or run it without force"):
+        plan_backfill(pipeline, cluster, HOUR, force=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -98,4 +99,16 @@ def test_execute_archive_gone(
     with pytest.raises(AirflowFailException, match="2 of the group's pipelines weren't drained"):
         task.execute(MANUAL)
 
+    assert not any(Path(pipeline.archive).exists() for pipeline in pipelines)
+
+
+def test_execute_backfill(core: CoreCalls, pipelines: list[Pipeline]) -> None:
+    """A backfill's interval is no group's: it would drain from the cursors, and seal nothing."""
+    task = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
+    run: Any = {"run_id": "backfill 1", "dag_run": SimpleNamespace(run_type="backfill", conf={})}
+
+    with pytest.raises(AirflowFailException, match=r"backfill run.*drain_a, drain_b"):
+        task.execute(run)
+
+    assert core.order == []
     assert not any(Path(pipeline.archive).exists() for pipeline in pipelines)
