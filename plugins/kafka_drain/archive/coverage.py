@@ -9,7 +9,7 @@ from itertools import chain
 from kafka_drain.archive.fold import Partition
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.incarnations import LogEnds, log_ends, offsets_in_log
-from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.receipts import Receipt, SealedPartition
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -55,19 +55,25 @@ class Owned:
             self.log_ends,
         )
 
-    def first_timestamp(self, tp: TopicPartition, offset: int) -> int | None:
-        """Return the lowest timestamp, in milliseconds, of the segment containing an offset."""
+    def receipts_at(self, tp: TopicPartition, offset: int) -> list[tuple[Receipt, SealedPartition]]:
+        """Return the receipts of the segments containing an offset, with the partition's part."""
         receipts = list(self.windows)
         for generation in self.generations:
             names = generation.receipt_names()
             number = _bisect(generation, names, lambda receipt: receipt.ends.get(tp, 0) > offset)
             receipts += [generation.read_receipt(name) for name in names[number : number + 1]]
-        for receipt in receipts:
-            for part in receipt.partitions:
-                end = self.log_ends.get((tp, receipt.topics.get(tp.topic, "")), 0)
-                if part.tp == tp and offset in part.range and offset < end:
-                    return part.first_timestamp
-        return None
+        return [
+            (receipt, part)
+            for receipt in receipts
+            for part in receipt.partitions
+            if part.tp == tp
+            and offset in part.range
+            and offset < self.log_ends.get((tp, receipt.topics.get(tp.topic, "")), 0)
+        ]
+
+    def first_timestamp(self, tp: TopicPartition, offset: int) -> int | None:
+        """Return the lowest timestamp, in milliseconds, of the segment containing an offset."""
+        return next((part.first_timestamp for _, part in self.receipts_at(tp, offset)), None)
 
     def receipts_between(self, from_ms: int, to_ms: int) -> list[str]:
         """Return the receipts of segments with records in a time range; reads all receipts."""

@@ -11,8 +11,10 @@ which is where the next one starts. What no interval up to now holds is named by
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
@@ -30,14 +32,20 @@ from kafka_drain.config.offset_ranges import ACKNOWLEDGE, NOTHING, Accepted, ran
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.kafka_checks import refuse_rewritten, refuse_truncated
 from kafka_drain.drain.preflight import check_identity, find_partitions
-from kafka_drain.errors import ArchiveError, DataLossError, TopicError
+from kafka_drain.errors import (
+    ArchiveError,
+    DataFileError,
+    DataLossError,
+    KeyUnavailableError,
+    TopicError,
+)
 from kafka_drain.intervals import Interval, TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.log_tails import archived_tails, unsealed_tails
-from kafka_drain.windows.time_bounds import TimeBounds
+from kafka_drain.windows.time_bounds import LOOKAHEAD, TimeBounds
 
 Ranges = Mapping[TopicPartition, list[OffsetRange]]
 
@@ -190,7 +198,9 @@ def plan_backfill(
     refuse_rewritten(snapshot, cluster, tails, first, high, unsealed, new)
     # The plan would be frozen without the offsets that new records get up to there.
     refuse_truncated(archive.root, owned.sealed, high, {})
-    accepted = _refuse_expired(interval, offsets, first, owned, acknowledged, frozen)
+    accepted = _refuse_expired(
+        interval, offsets, first, owned, acknowledged, frozen, partial(_times_from, snapshot, owned)
+    )
     window = Window(archive.root, interval.key)
     ranges, files = _left(offsets, owned.ranges, first), list[SealedFile]()
     if force:
@@ -451,12 +461,13 @@ def _refuse_expired(
     owned: Owned,
     acknowledged: Mapping[TopicPartition, list[OffsetRange]],
     frozen: Collection[TopicPartition],
+    times_from: Callable[[TopicPartition, int], Sequence[int]],
 ) -> list[str]:
     """Refuse to skip offsets that Kafka deleted before they were archived; return accepted ones.
 
     The timestamps of deleted offsets are unknown: if an interval starts at or before the first
     record that Kafka still holds, the deleted records before that may belong to it. They don't if
-    the archived record right after them is older than the interval.
+    the archived records right after them are, by and large, older than the interval.
     """
     found, accepted = list[str](), list[str]()
     for tp, r in sorted(offsets.items()):
@@ -466,8 +477,7 @@ def _refuse_expired(
         else:
             gone = OffsetRange(0, first[tp] if r.start <= first[tp] else 0)
         for missing in subtract(gone, owned.ranges.get(tp, [])):
-            behind = owned.first_timestamp(tp, missing.end)
-            if not is_frozen and behind is not None and behind < interval.start_ms:
+            if not is_frozen and _is_older(interval, owned, tp, missing.end, times_from):
                 continue
             rest = subtract(missing, acknowledged.get(tp, []))
             found += [range_name(tp, part) for part in rest]
@@ -480,6 +490,67 @@ def _refuse_expired(
             f"({ACKNOWLEDGE}) to drain what Kafka still holds of the interval"
         )
     return accepted
+
+
+def _is_older(
+    interval: Interval,
+    owned: Owned,
+    tp: TopicPartition,
+    offset: int,
+    times_from: Callable[[TopicPartition, int], Sequence[int]],
+) -> bool:
+    """Return whether the archived records from an offset on are older than an interval.
+
+    One record of a segment may be late, or have a wrong clock, or no time: that says nothing of
+    those before the segment.
+    """
+    lowest = owned.first_timestamp(tp, offset)
+    if lowest is None or lowest >= interval.start_ms:
+        return False
+    highest = owned.receipts_at(tp, offset)[0][1].last_timestamp
+    if highest is not None and highest < interval.start_ms:
+        return True
+    times = times_from(tp, offset)
+    return 2 * sum(time < interval.start_ms for time in times) > len(times)
+
+
+def _times_from(snapshot: Snapshot, owned: Owned, tp: TopicPartition, offset: int) -> Sequence[int]:
+    """Return the times of the next records in a file of the archive; none if none can be read."""
+    # Not at the top: few backfills need pyarrow, and importing it takes a while.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from kafka_drain.data_files.reader import read_columns, topic_of
+
+    found: list[tuple[int, int]] = []
+    for receipt, _ in owned.receipts_at(tp, offset):
+        owner = snapshot.folders[receipt.window].plan if receipt.window else None
+        written = owner or snapshot.generation(receipt.generation or 0).document
+        for file in snapshot.fold.live(receipt.files):
+            contents = (each for each in file.contents if each.tp == tp)
+            if not any(c.first <= offset + LOOKAHEAD and c.last >= offset for c in contents):
+                continue
+            topic = topic_of(file.path)
+            needed = ["partition", "offset", "timestamp", *(["topic"] if topic is None else [])]
+            with suppress(ArchiveError, DataFileError, KeyUnavailableError, OSError):
+                for batch in read_columns(snapshot.root / file.path, written.format, needed):
+                    wanted = (pc.field("partition") == tp.partition) & (
+                        pc.field("offset") >= offset
+                    )
+                    if topic is None:
+                        wanted &= pc.field("topic") == tp.topic
+                    rows = (
+                        pa.Table.from_batches([batch])
+                        .filter(wanted)
+                        .sort_by("offset")[: LOOKAHEAD + 1]
+                    )
+                    times = rows["timestamp"]
+                    # A datetime can't be as late as a record's time.
+                    times = times.cast(pa.timestamp("us", times.type.tz), safe=False).cast("int64")
+                    pairs = zip(rows["offset"].to_pylist(), times.to_pylist(), strict=True)
+                    found += [(at, time // 1000) for at, time in pairs if time is not None]
+                    found = sorted(found)[: LOOKAHEAD + 1]
+    return [time for _, time in found]
 
 
 def _replaced(
@@ -539,10 +610,14 @@ def _for_rest(
     own = [w for w in snapshot.of_interval(window.key) if w.plan_bytes is not None]
     if all(w.key != window.key for w in own):
         return window
+    # A first window that was replaced with force has a plan that was sealed: it stays as it is.
+    is_replaced = any(w.is_sealed for w in own)
     begun = (
         w
         for w in sorted(own, key=lambda w: (len(w.key), w.key))
-        if w.can_continue({"replaces": []}) and w.plan.offsets().keys() >= ranges.keys()
+        if w.can_continue({"replaces": []})
+        and w.plan.offsets().keys() >= ranges.keys()
+        and not (is_replaced and w.key == window.key)
     )
     return next(begun, _next_window(snapshot, window))
 

@@ -248,6 +248,29 @@ def test_plan_backfill_expired_before(backfilled: Backfilled, minutes: int, lost
         assert backfilled.plan().ranges == {P0: [R(65, 120)]}
 
 
+@pytest.mark.parametrize("odd", [0, -1, FIRST_MS + 59 * MINUTE])
+def test_plan_backfill_expired_before_late_record(backfilled: Backfilled, odd: int) -> None:
+    """One old record of a segment says nothing of the records that were lost before it."""
+    backfilled.first = 65
+    rows = dense(20, 65, FIRST_MS + 80 * MINUTE - 20)
+    rows[40] = odd
+    backfilled.made.seal_window("repair_1", {P0: rows})
+
+    with pytest.raises(DataLossError, match="no longer holds t:0:0-20, no file"):
+        backfilled.plan()
+
+
+def test_plan_backfill_expired_before_long_segment(backfilled: Backfilled) -> None:
+    """Of a segment that goes on in the interval, the records right behind the lost ones count."""
+    backfilled.first = 65
+    rows = {at: FIRST_MS + (at - 10) * MINUTE for at in range(20, 65)} | dense(
+        62, 65, FIRST_MS + 61 * MINUTE
+    )
+    backfilled.made.seal_window("repair_1", {P0: rows})
+
+    assert backfilled.plan().ranges == {P0: [R(65, 120)]}
+
+
 def test_plan_backfill_expired_many(tmp_path: Path) -> None:
     """Of many ranges five are named."""
     backfilled = Backfilled(tmp_path)
