@@ -112,6 +112,14 @@ def read_owned(
     for generation in snapshot.generations:
         ids = snapshot.topic_ids(generation)
         here = {tp: (tp, ids.get(tp.topic, "")) for tp in horizon}
+        if generation is snapshot.open_generation:
+            # The next drain takes a topic that it doesn't count yet, from its beginning on.
+            counted = generation.document.topics or ids
+            here |= {
+                tp: (tp, topic_ids.get(tp.topic, ""))
+                for tp, key in here.items()
+                if key not in log and tp.topic not in counted
+            }
         here = {tp: key for tp, key in here.items() if key in log}
         if not here:
             continue
@@ -157,10 +165,10 @@ def drained_before(
     index = snapshot.skipped.index if snapshot.skipped is not None else None
     drained = index.drained if index is not None else {}
     names = {tp.topic for tp in partitions}
-    log = log_ends(snapshot, {name: topic_ids[name] for name in names}, partitions)
+    log = log_ends(snapshot, {name: topic_ids.get(name, "") for name in names}, partitions)
     ends: dict[TopicPartition, int] = {}
     for tp in partitions if drained else ():
-        topic_id = topic_ids[tp.topic]
+        topic_id = topic_ids.get(tp.topic, "")
         # From the oldest incarnation on: the newest one decides.
         for counted in (*reversed(earlier_incarnations(topic_id)), topic_id):
             if (tp, counted) in drained:

@@ -512,3 +512,36 @@ def test_plan_backfill_named_after_frozen(tmp_path: Path, is_sealed: bool) -> No
         pipeline = Pipeline(name="made", assign={"t": [0]}, archive=str(made.root))
         cluster: Any = FakeCluster({P0: Log(0, 200)}, topic_ids={"t": "id"})
         assert plan_backfill(pipeline, cluster, HOUR).nothing_to_do
+
+
+@pytest.mark.parametrize("topic_id", ["id-u", "id-u-2"])
+@pytest.mark.parametrize("is_left_out", [False, True])
+def test_plan_backfill_topic_added(tmp_path: Path, is_left_out: bool, topic_id: str) -> None:
+    """A topic that is named since the last drain is the next one's from its beginning on.
+
+    A window with its records would have them twice. One that was left out and is named again goes
+    on where it ended, unless it was made again.
+    """
+    u0 = TopicPartition("u", 0)
+    made = MadeArchive(tmp_path / "archive", {"t": "id"} | ({"u": "id-u"} if is_left_out else {}))
+    made.start_at({P0: 150} | ({u0: 150} if is_left_out else {}))
+    made.seal({P0: dense(150, 160)} | ({u0: dense(150, 160)} if is_left_out else {}))
+    if is_left_out:
+        made.archive.generation(2).write(
+            starting_offsets={P0: 160},
+            file_format="parquet",
+            partition_by=["topic"],
+            topic_ids={"t": "id"},
+            reason="test",
+        )
+    times = {offset: FIRST_MS + offset * MINUTE for offset in range(200)}
+    cluster: Any = FakeCluster(
+        {tp: Log(0, 200, times=times) for tp in (P0, u0)}, topic_ids={"t": "id", "u": topic_id}
+    )
+    pipeline = Pipeline(name="made", topics=["t", "u"], archive=str(made.root))
+
+    plan = plan_backfill(pipeline, cluster, HOUR)
+
+    goes_on = is_left_out and topic_id == "id-u"
+    assert plan.ranges == {P0: [R(60, 120)]} | ({u0: [R(60, 120)]} if goes_on else {})
+    assert plan.ahead == (0 if goes_on else 60)
