@@ -7,10 +7,10 @@ the records that were archived of the incarnations before it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kafka_drain.archive.fold import Partition
-from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
@@ -49,6 +49,40 @@ def _start(snapshot: Snapshot, tp: TopicPartition, counted: str) -> int:
     """
     number = snapshot.topic_incarnations().get((tp.topic, counted))
     return snapshot.generation(number).starting_offsets.get(tp, sys.maxsize) if number else 0
+
+
+def drained_before(
+    snapshot: Snapshot,
+    open_generation: SnapshotGeneration,
+    partitions: Collection[TopicPartition],
+    topic_ids: Mapping[str, str],
+) -> dict[TopicPartition, int]:
+    """Return the offsets up to which generations before the open one have drained partitions.
+
+    Of earlier incarnations of their topics, what their logs still have.
+    """
+    index = snapshot.skipped.index if snapshot.skipped is not None else None
+    drained = index.drained if index is not None else {}
+    names = {tp.topic for tp in partitions}
+    log = log_ends(snapshot, {name: topic_ids.get(name, "") for name in names}, partitions)
+    ends: dict[TopicPartition, int] = {}
+    for tp in partitions if drained else ():
+        topic_id = topic_ids.get(tp.topic, "")
+        # From the oldest incarnation on: the newest one decides.
+        for counted in (*reversed(earlier_incarnations(topic_id)), topic_id):
+            if (tp, counted) in drained:
+                ends[tp] = min(drained[tp, counted].end, log[tp, counted])
+    last = index.last if index is not None else 0
+    for generation in snapshot.generations if partitions else ():
+        if last < generation.number < open_generation.number:
+            ids, receipt = snapshot.topic_ids(generation), generation.last_receipt()
+            sealed = {**generation.starting_offsets, **(receipt.ends if receipt else {})}
+            ends |= {
+                tp: min(sealed[tp], log[key])
+                for tp in partitions
+                if tp in sealed and (key := (tp, ids.get(tp.topic, ""))) in log
+            }
+    return ends
 
 
 def offsets_in_log(

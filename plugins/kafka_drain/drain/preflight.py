@@ -14,8 +14,8 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.coverage import drained_before
 from kafka_drain.archive.generation_state import GenerationState, read_state
+from kafka_drain.archive.incarnations import drained_before
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.receipts import SealedTail

@@ -12,10 +12,10 @@ from enum import Enum, auto
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.coverage import drained_before
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
+from kafka_drain.archive.incarnations import drained_before
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
