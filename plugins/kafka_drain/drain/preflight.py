@@ -6,7 +6,7 @@ Changes nothing. Spark itself would accept most of what is refused here, and sil
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
