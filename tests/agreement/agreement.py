@@ -129,7 +129,10 @@ def _of_reader(change: Change, judged: Judged, name: str, given: str) -> str:
             return "spliced"
         return "forged" if change.is_forged else ""
     is_hashed = name == "republish" and not change.is_forged
-    return "within" if plain == COMPLETE and "data" in change.classes and not is_hashed else ""
+    # A validation reads unsealed files, which no receipt has hashed.
+    was_read = any("records_changed" in said for said in judged.details["validate"])
+    is_within = "data" in change.classes and (plain == COMPLETE or was_read)
+    return "within" if is_within and not is_hashed else ""
 
 
 def table(outcomes: Iterable[Outcome]) -> str:

@@ -158,7 +158,9 @@ class _Account:
         self._files += 1
         self._bytes += file.bytes
         self._records.update(records_of([file]))
-        if self.window.plan.hashes.get(file.path, file.sha256) != file.sha256:
+        hashes = self.window.plan.hashes
+        # Plans of other windows have none.
+        if hashes and hashes.get(file.path) != file.sha256:
             self._changed = self._changed or file.path
         self.not_covered = self.not_covered or self._uncovered(file, receipt)
 
@@ -208,7 +210,7 @@ class _Account:
             if said != (self._files, self._bytes, +self._records):
                 return "replaces other files, bytes or records than its plan counts"
         if kind is WindowKind.ERASURE and self._changed:
-            return f"replaces {self._changed} with another SHA-256 than its plan has"
+            return f"replaces {self._changed}, of which its plan has another SHA-256, or none"
         # Kafka may have other records for a reprocess, as somebody has accepted.
         return "" if kind is WindowKind.REPROCESS else self._unaccounted(kind, plan)
 

@@ -125,6 +125,9 @@ UNACCOUNTED: dict[str, Callable[[], Sealed]] = {
     "erased 2 records, but its plan says [1]": lambda: erasure(ERASED, records=(1,)),
     "erased 2 records, but its plan says [3]": lambda: erasure(ERASED, records=(3,)),
     "another SHA-256": lambda: erasure(ERASED, hashes={OLD: "another"}),
+    "of which its plan has another SHA-256, or none": lambda: erasure(
+        ERASED, hashes={f"{OLD}x": "5e"}
+    ),
     "by 0, and says that 4 are gone": lambda: _deleted(R(0, 4)),
     "which has records of another topic t": lambda: changed(
         window("compact"), topics={"t": "another"}
