@@ -282,7 +282,8 @@ class _Once(argparse.Action):
             parser.error(f"{option_string} is empty; give {placeholder}, or leave the option out")
         given = namespace.__dict__.setdefault(_GIVEN, {})
         before = given.setdefault(self.dest, values)
-        if option_string is not None and before != values:
+        # Not a number (nan) is unequal to itself.
+        if option_string is not None and before is not values and before != values:
             parser.error(f"{option_string} is given as {before} and as {values}; give one of them")
         setattr(namespace, self.dest, values)
 

@@ -18,6 +18,8 @@ Check = Callable[[str, Any], str]
 """Takes an option's name and value, returns the value in Spark's form; raises ConfigError."""
 
 _SECRET = re.compile("password|secret|token|jaas|key", re.IGNORECASE)
+#: Words of secrets' names that are long enough to tell a misspelt one.
+_MISSPELT = ("password", "passwd", "secret", "token", "credential", "credentials")
 #: Largest number of Kafka's protocol, as of offsets and times, and of Spark's options.
 _LARGEST = (1 << 63) - 1
 _DURATION = re.compile(r"\d+(us|ms|s|m|min|h|d)")
@@ -41,11 +43,17 @@ def refuse(name: str, value: Any, accepted: str) -> ConfigError:
 
 def unknown(name: str, value: Any, known: Collection[str], what: str) -> ConfigError:
     """Return the error for an unknown name, suggesting the closest known one."""
-    # The value may be a secret whose name is misspelt.
-    shown = "hidden" if _SECRET.search(name) else repr(value)
+    shown = "hidden" if _may_be_secret(name) else repr(value)
     near = nearest(name, known)
     hint = f"; did you mean {near!r}?" if near else f"; accepted: {', '.join(sorted(known))}"
     return ConfigError(f"{name!r} (value {shown}) isn't a valid {what}{hint}")
+
+
+def _may_be_secret(name: str) -> bool:
+    """Return whether a name is a secret's, maybe misspelt."""
+    words = re.split(r"[._-]", name.lower())
+    near = (difflib.get_close_matches(word, _MISSPELT, n=1, cutoff=0.75) for word in words)
+    return _SECRET.search(name) is not None or any(near)
 
 
 def removed(name: str, value: Any, instead: str) -> ConfigError:

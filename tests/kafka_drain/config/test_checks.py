@@ -203,6 +203,16 @@ def test_unknown_far() -> None:
     assert str(error) == "'zzz' (value 'v') isn't a valid option of X; accepted: a, b"
 
 
+@pytest.mark.parametrize(
+    "name", ["kafka.pasword", "passwrd", "client.secrt", "sasl_tokn", "credentail", "PASSWORT"]
+)
+def test_unknown_misspelt_secret(name: str) -> None:
+    """The value of a name that may be a misspelt secret's isn't shown."""
+    error = unknown(name, "hunter2", ["b", "a"], "option of X")
+
+    assert str(error).startswith(f"{name!r} (value hidden) isn't a valid option of X")
+
+
 def test_refuse() -> None:
     """The message tells name, value and what is accepted."""
     assert str(refuse("n", "v", "w")) == "n = 'v' is not acceptable; accepted: w"

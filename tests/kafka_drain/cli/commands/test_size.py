@@ -46,3 +46,9 @@ def test_size_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["size", *LOAD[:-1], "-3"]) == USAGE
 
     assert "retention_days" in capsys.readouterr().err
+
+
+def test_size_not_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no number is said to be none, not to be given twice."""
+    assert main(["size", "--records-per-second", "nan", *LOAD[2:]]) == USAGE
+    assert "records_per_second = nan is not acceptable" in capsys.readouterr().err
