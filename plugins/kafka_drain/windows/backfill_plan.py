@@ -247,7 +247,8 @@ def _near(snapshot: Snapshot, interval: Interval) -> Iterator[str]:
 
 def _is_next_to(key: str, interval: Interval) -> bool:
     start, end = interval.key.split("_")
-    return key.endswith(f"_{start}") or key.startswith(f"{end}_")
+    # Another window of an interval has partitions that were named after its first one was frozen.
+    return key.split("_")[1:2] == [start] or key.startswith(f"{end}_")
 
 
 def _asked(

@@ -545,3 +545,30 @@ def test_plan_backfill_topic_added(tmp_path: Path, is_left_out: bool, topic_id: 
     goes_on = is_left_out and topic_id == "id-u"
     assert plan.ranges == {P0: [R(60, 120)]} | ({u0: [R(60, 120)]} if goes_on else {})
     assert plan.ahead == (0 if goes_on else 60)
+
+
+def test_plan_backfill_neighbour_named_later(tmp_path: Path) -> None:
+    """An interval also begins where a partition ends that was named after the one before was frozen.
+
+    That is in the other window of the interval before; what is between the two is in neither.
+    """
+    made = left_out(tmp_path)
+    before = hour(-1)
+    for key, offsets in (
+        (before.key, {P0: R(0, 55)}),
+        (f"{before.key}_2", {P0: R(0, 55), P1: R(0, 50)}),
+    ):
+        own = {tp: r for tp, r in offsets.items() if tp == P0 or key != before.key}
+        rows = {tp: dense(r.start, r.end) for tp, r in own.items() if key == before.key or tp == P1}
+        made.seal_window(
+            key,
+            rows,
+            ranges=range_rows({tp: [r] for tp, r in own.items()}),
+            interval=[before.start.isoformat(), before.end.isoformat()],
+            topics={"t": "id"},
+            partition_by=["topic"],
+        )
+    made.open_generation()
+    made.start_at({P0: 170, P1: 160})
+
+    assert plan_both(made).offsets == {P0: R(55, 120), P1: R(50, 120)}
