@@ -128,11 +128,14 @@ def _until(
     noted: dict[str, int] | None,
     ends: dict[str, int],
 ) -> dict[str, int] | None:
-    """Return where a topic's logs ended when it was first seen not to be compacted any more."""
-    if _was(now) is not False:
-        # It is compacted again, or nobody knows.
+    """Return where a topic's logs ended when it was first seen not to be compacted any more.
+
+    Of a partition that was added, or named, since: when that was first seen.
+    """
+    if _was(now) is not False or not _has_ended(before, now):
+        # It is compacted again, or nobody knows; or it never was.
         return None
-    return noted or (ends if _has_ended(before, now) else None) or None
+    return ends | (noted or {}) or None
 
 
 def _of_topic(offsets: Mapping[TopicPartition, int], name: str) -> dict[str, int]:

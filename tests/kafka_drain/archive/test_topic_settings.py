@@ -161,6 +161,25 @@ def test_noted_compaction_ends(tmp_path: Path) -> None:
     assert drain(False, 1, "another") == {}
 
 
+def test_noted_compaction_ends_partition_added(tmp_path: Path) -> None:
+    """A partition that is added after compaction is off wasn't compacted from its end on then."""
+    root = UPath(tmp_path)
+    old, new = TopicPartition("a", 0), TopicPartition("a", 1)
+
+    def drain(compacted: bool, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Drain, and return what is noted then."""
+        seen = {"a": TopicSettings(len(ends), 1, compacted=compacted)}
+        write_topic_settings(root, seen, {"a": "id"}, {}, ends)
+        return dict(noted_compaction(root, {"a": "id"}).ends)
+
+    drain(True, {old: 1})
+    assert drain(False, {old: 2}) == {old: 2}
+    assert drain(False, {old: 3, new: 4}) == {old: 2, new: 4}
+    assert drain(False, {old: 5, new: 6}) == {old: 2, new: 4}
+    # One that isn't named now stays noted.
+    assert drain(False, {new: 7}) == {old: 2, new: 4}
+
+
 def test_read_topic_settings_damaged(tmp_path: Path) -> None:
     """A file that isn't JSON is an error of the archive."""
     (tmp_path / "topics.json").write_text('{"a": ')
