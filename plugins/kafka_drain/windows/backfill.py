@@ -31,7 +31,7 @@ from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import Lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.storage.paths import exists, quoted
-from kafka_drain.windows.backfill_plan import BackfillPlan
+from kafka_drain.windows.backfill_plan import BackfillPlan, is_planned
 from kafka_drain.windows.superseded_files import held_back, needed_files
 from kafka_drain.windows.window_jobs import (
     WindowJob,
@@ -54,6 +54,7 @@ def open_backfill(
         folder: A private folder of this run (mode 0700) for the spec and the secrets.
 
     Raises:
+        LockedError: When another run has frozen other offsets in the meantime.
         MachineError: When Java, pyspark or a jar is missing.
     """
     freeze_window(
@@ -66,6 +67,12 @@ def open_backfill(
         interval=[plan.interval.start.isoformat(), plan.interval.end.isoformat()],
         topics=plan.topic_ids,
     )
+    if not is_planned(plan.ranges, plan.window.read_plan()):
+        # A receipt with offsets that its plan doesn't have would be damage.
+        raise LockedError(
+            f"window {plan.window.key}: another run has frozen other offsets in the meantime; "
+            "nothing was drained, a retry plans again"
+        )
     return prepare_window(
         plan.window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder
     )

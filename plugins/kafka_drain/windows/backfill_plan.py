@@ -19,6 +19,7 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.coverage import Owned, read_owned
+from kafka_drain.archive.documents import WindowPlan
 from kafka_drain.archive.fold import WindowKind, is_of_interval
 from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.incarnations import log_ends
@@ -42,7 +43,7 @@ from kafka_drain.errors import (
 from kafka_drain.intervals import Interval, TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import earlier_incarnations
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract, without
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.log_tails import archived_tails, unsealed_tails
 from kafka_drain.windows.time_bounds import LOOKAHEAD, TimeBounds
@@ -595,10 +596,20 @@ def _replaced(
     # A killed attempt's window is reused if its receipt will replace the same files: they must be
     # superseded at the moment of sealing, or readers would take both.
     own = snapshot.of_interval(window.key)
-    begun = (w for w in own if w.can_continue({"replaces": sorted(files)}))
+    ranges = {tp: rs for tp, rs in whole.items() if rs}
+    begun = (
+        w
+        for w in own
+        if w.can_continue({"replaces": sorted(files)}) and is_planned(ranges, w.plan)
+    )
     following = next(begun, _next_window(snapshot, window))
-    replaced = [files[path] for path in sorted(files)]
-    return following, {tp: rs for tp, rs in whole.items() if rs}, replaced
+    return following, ranges, [files[path] for path in sorted(files)]
+
+
+def is_planned(ranges: Ranges, plan: WindowPlan) -> bool:
+    """Return whether a window's frozen plan has some offsets: its receipt may have no others."""
+    planned = plan.offsets()
+    return not any(without(rs, planned.get(tp, ())) for tp, rs in ranges.items())
 
 
 def _for_rest(
@@ -617,7 +628,7 @@ def _for_rest(
         w
         for w in sorted(own, key=lambda w: (len(w.key), w.key))
         if w.can_continue({"replaces": []})
-        and w.plan.offsets().keys() >= ranges.keys()
+        and is_planned(ranges, w.plan)
         and not (is_replaced and w.key == window.key)
     )
     return next(begun, _next_window(snapshot, window))

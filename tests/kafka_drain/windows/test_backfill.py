@@ -23,7 +23,7 @@ from kafka_drain.errors import (
     ManifestInvalidError,
     TopicError,
 )
-from kafka_drain.intervals import Interval
+from kafka_drain.intervals import Interval, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
 from kafka_drain.proof.sealing import Identity
@@ -569,3 +569,48 @@ def test_plan_backfill_no_longer_named_after_force(backfilled: Backfilled) -> No
     assert plan_backfill(pipeline, cluster, HOUR).nothing_to_do
     with pytest.raises(TopicError, match="or run it without force"):
         plan_backfill(pipeline, cluster, HOUR, force=True)
+
+
+def test_finish_backfill_force_named_later(
+    tmp_path: Path, backfilled: Backfilled
+) -> None:
+    """A forced backfill that was begun without a partition isn't continued with it.
+
+    Its plan is frozen: a receipt with offsets that it doesn't have would be damage.
+    """
+    made = backfilled.made = MadeArchive(tmp_path / "left-out", {"flights": "id-1"})
+    made.start_at({P0: 100, P1: 100})
+    made.open_generation()
+    made.start_at({P0: 100})
+    frozen = backfilled.in_plan() | {"ranges": range_rows({P0: [OffsetRange(0, 10)]})}
+    made.seal_window(HOUR.key, {P0: dense(0, 10)}, **frozen)
+    times = {at: milliseconds(HOUR.start) + at * 360_000 for at in range(100)}
+    backfilled.cluster = FakeCluster(
+        {tp: Log(end=100, times=times) for tp in (P0, P1)}, topic_ids=made.topic_ids
+    )  # type: ignore[assignment]
+    root = str(made.root)
+    backfilled.pipeline = Pipeline(name="made", assign={"flights": [0]}, archive=root)
+    killed = backfilled.plan()
+    backfilled.drained(killed, {P0: dense(0, 10)})
+    backfilled.pipeline = Pipeline(name="made", topics=["flights"], archive=root)
+
+    plan = backfilled.plan()
+    assert plan.ranges == {tp: [OffsetRange(0, 10)] for tp in (P0, P1)}
+    backfilled.finish(plan, backfilled.drained(plan, ROWS))
+
+    assert plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR).nothing_to_do
+    assert backfilled.read() == [(P0, 0, 9), (P1, 0, 9)]
+
+
+def test_open_backfill_frozen_meanwhile(backfilled: Backfilled, tmp_path: Path) -> None:
+    """Of two runs that freeze other offsets at once, the first one's count."""
+    plan = backfilled.plan()
+    one = replace(
+        plan,
+        offsets={P0: plan.offsets[P0]},
+        ranges={P0: plan.ranges[P0]},
+    )
+    backfilled.drained(one, {P0: dense(0, 10)})
+
+    with pytest.raises(LockedError, match="another run has frozen other offsets"):
+        backfilled.drained(plan, ROWS)
