@@ -67,7 +67,7 @@ def open_backfill(
         interval=[plan.interval.start.isoformat(), plan.interval.end.isoformat()],
         topics=plan.topic_ids,
     )
-    if not is_planned(plan.ranges, plan.window.read_plan()):
+    if not is_planned(plan.ranges, plan.topic_ids, plan.window.read_plan()):
         # A receipt with offsets that its plan doesn't have would be damage.
         raise LockedError(
             f"window {plan.window.key}: another run has frozen other offsets in the meantime; "

@@ -205,9 +205,9 @@ def plan_backfill(
     window = Window(archive.root, interval.key)
     ranges, files = _left(offsets, owned.ranges, first), list[SealedFile]()
     if force:
-        window, ranges, files = _replaced(snapshot, window, ranges, first)
+        window, ranges, files = _replaced(snapshot, window, ranges, first, topic_ids)
     if ranges and not files:
-        window = _for_rest(snapshot, window, ranges)
+        window = _for_rest(snapshot, window, ranges, topic_ids)
     return BackfillPlan(
         archive=archive,
         interval=interval,
@@ -560,6 +560,7 @@ def _replaced(
     window: Window,
     ranges: dict[TopicPartition, list[OffsetRange]],
     first: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str],
 ) -> tuple[Window, dict[TopicPartition, list[OffsetRange]], list[SealedFile]]:
     """Return the window that replaces the interval's own, its ranges, and the replaced files.
 
@@ -600,24 +601,32 @@ def _replaced(
     begun = (
         w
         for w in own
-        if w.can_continue({"replaces": sorted(files)}) and is_planned(ranges, w.plan)
+        if w.can_continue({"replaces": sorted(files)}) and is_planned(ranges, topic_ids, w.plan)
     )
     following = next(begun, _next_window(snapshot, window))
     return following, ranges, [files[path] for path in sorted(files)]
 
 
-def is_planned(ranges: Ranges, plan: WindowPlan) -> bool:
-    """Return whether a window's frozen plan has some offsets: its receipt may have no others."""
-    planned = plan.offsets()
-    return not any(without(rs, planned.get(tp, ())) for tp, rs in ranges.items())
+def is_planned(ranges: Ranges, topic_ids: Mapping[str, str], plan: WindowPlan) -> bool:
+    """Return whether a window's frozen plan has some offsets, of the same incarnations of topics.
+
+    Its receipt may have no others.
+    """
+    planned, ids = plan.offsets(), plan.topics
+    return not any(
+        without(rs, planned.get(tp, ()))
+        or ids.get(tp.topic, topic_ids[tp.topic]) != topic_ids[tp.topic]
+        for tp, rs in ranges.items()
+    )
 
 
 def _for_rest(
-    snapshot: Snapshot, window: Window, ranges: dict[TopicPartition, list[OffsetRange]]
+    snapshot: Snapshot, window: Window, ranges: Ranges, topic_ids: Mapping[str, str]
 ) -> Window:
     """Return the window for what is left of an interval: its first one if that can have it.
 
-    That isn't so if it is sealed, or if its plan was frozen before a partition was named.
+    That isn't so if it is sealed, or if its plan was frozen before a partition was named, or before
+    a log was rewritten.
     """
     own = [w for w in snapshot.of_interval(window.key) if w.plan_bytes is not None]
     if all(w.key != window.key for w in own):
@@ -628,7 +637,7 @@ def _for_rest(
         w
         for w in sorted(own, key=lambda w: (len(w.key), w.key))
         if w.can_continue({"replaces": []})
-        and is_planned(ranges, w.plan)
+        and is_planned(ranges, topic_ids, w.plan)
         and not (is_replaced and w.key == window.key)
     )
     return next(begun, _next_window(snapshot, window))

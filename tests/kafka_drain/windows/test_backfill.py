@@ -571,9 +571,7 @@ def test_plan_backfill_no_longer_named_after_force(backfilled: Backfilled) -> No
         plan_backfill(pipeline, cluster, HOUR, force=True)
 
 
-def test_finish_backfill_force_named_later(
-    tmp_path: Path, backfilled: Backfilled
-) -> None:
+def test_finish_backfill_force_named_later(tmp_path: Path, backfilled: Backfilled) -> None:
     """A forced backfill that was begun without a partition isn't continued with it.
 
     Its plan is frozen: a receipt with offsets that it doesn't have would be damage.
@@ -614,3 +612,29 @@ def test_open_backfill_frozen_meanwhile(backfilled: Backfilled, tmp_path: Path) 
 
     with pytest.raises(LockedError, match="another run has frozen other offsets"):
         backfilled.drained(plan, ROWS)
+
+
+def test_finish_backfill_rest_rewritten(backfilled: Backfilled) -> None:
+    """A window for the rest that was begun before the log was rewritten isn't continued after it.
+
+    Its plan has the topic's former incarnation: a receipt with another one would be damage.
+    """
+    made = backfilled.made
+    made.start_at({P0: 100, P1: 100})
+    later = Interval(HOUR.end, HOUR.end.replace(hour=14))
+    frozen = backfilled.in_plan() | {
+        "ranges": range_rows({tp: [OffsetRange(10, 20)] for tp in (P0, P1)}),
+        "interval": [later.start.isoformat(), later.end.isoformat()],
+    }
+    made.seal_window(later.key, {P0: dense(15, 20), P1: dense(10, 20)}, **frozen)
+    killed = plan_backfill(backfilled.pipeline, backfilled.cluster, later)
+    backfilled.drained(killed, {P0: dense(10, 15)})
+    # The log is rewritten behind what the interval has of it.
+    made.open_generation(flights="id-1~2")
+    made.start_at({P0: 100, P1: 100})
+
+    plan = plan_backfill(backfilled.pipeline, backfilled.cluster, later)
+    assert plan.ranges == {P0: [OffsetRange(10, 15)]}
+    backfilled.finish(plan, backfilled.drained(plan, {P0: dense(10, 15)}))
+
+    assert plan_backfill(backfilled.pipeline, backfilled.cluster, later).nothing_to_do
