@@ -318,7 +318,6 @@ def _frozen(
             whole = {tp: r for tp, r in whole.items() if tp not in known}
             # One that was replaced with force has a plan only.
             is_sealed = any(w.is_sealed and w.plan.offsets().keys() >= whole.keys() for w in own)
-            is_first = not known
             known |= whole.keys()
             found |= _frozen_by(
                 snapshot,
@@ -328,7 +327,6 @@ def _frozen(
                 named,
                 force=force,
                 is_sealed=is_sealed,
-                is_first=is_first,
             )
     return found
 
@@ -342,7 +340,6 @@ def _frozen_by(
     *,
     force: bool,
     is_sealed: bool,
-    is_first: bool,
 ) -> dict[TopicPartition, OffsetRange]:
     """Return those of a window's frozen offsets that count.
 
@@ -351,7 +348,7 @@ def _frozen_by(
     """
     offsets = {tp: r for tp, r in whole.items() if tp in named}
     left = sorted(whole.keys() - offsets.keys())
-    if left and (force or not is_sealed or (is_first and not offsets)):
+    if left and (force or not is_sealed):
         way_on = "run it without force" if is_sealed else "move its folder out of the archive"
         raise TopicError(
             f"window {window.key} has offsets of {', '.join(map(str, left))} too, which the "

@@ -548,7 +548,7 @@ def test_plan_backfill_topic_added(tmp_path: Path, is_left_out: bool, topic_id: 
 
 
 def test_plan_backfill_neighbour_named_later(tmp_path: Path) -> None:
-    """An interval also begins where a partition ends that was named after the one before was frozen.
+    """An interval begins where the one before ends, also of a partition that was named later.
 
     That is in the other window of the interval before; what is between the two is in neither.
     """
@@ -572,3 +572,28 @@ def test_plan_backfill_neighbour_named_later(tmp_path: Path) -> None:
     made.start_at({P0: 170, P1: 160})
 
     assert plan_both(made).offsets == {P0: R(55, 120), P1: R(50, 120)}
+
+
+def test_plan_backfill_none_named_any_more(tmp_path: Path) -> None:
+    """An interval that was sealed for partitions that are no longer named is drained for others.
+
+    To run it without force, as one with force is told, is what was done.
+    """
+    made = left_out(tmp_path)
+    made.seal_window(
+        HOUR.key,
+        {P1: dense(60, 120)},
+        ranges=range_rows({P1: [R(60, 120)]}),
+        interval=[HOUR.start.isoformat(), HOUR.end.isoformat()],
+        topics={"t": "id"},
+        partition_by=["topic"],
+    )
+    times = {offset: FIRST_MS + offset * MINUTE for offset in range(200)}
+    cluster: Any = FakeCluster({P0: Log(0, 200, times=times)}, topic_ids={"t": "id"})
+    pipeline = Pipeline(name="made", assign={"t": [0]}, archive=str(made.root))
+
+    plan = plan_backfill(pipeline, cluster, HOUR)
+
+    assert (plan.ranges, plan.window.key) == ({P0: [R(60, 120)]}, f"{HOUR.key}_2")
+    with pytest.raises(TopicError, match="or run it without force"):
+        plan_backfill(pipeline, cluster, HOUR, force=True)
