@@ -108,7 +108,7 @@ def _doubts(evidence: Evidence, overview: Mapping[str, Any]) -> list[str]:
     if Reason.CONTENT_UNKNOWN.value in overview["findings"]:
         doubts.append("of some records only the offsets are proven, not the contents")
     if overview["lag"] is None:
-        doubts.append("the last validation didn't ask Kafka how far it is behind")
+        doubts.append("the last validation couldn't tell how far it is behind Kafka")
     return doubts
 
 

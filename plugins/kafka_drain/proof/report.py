@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -97,6 +97,7 @@ class Report:
             there is none.
         standing: What earlier validations had left.
         look: How closely this one looked; None if it hasn't ended.
+        made_again: Topics that Kafka has with another id than they were drained with.
     """
 
     archive: str
@@ -125,6 +126,7 @@ class Report:
     last: Receipt | None = None
     standing: Standing = field(default_factory=Standing)
     look: Look | None = None
+    made_again: Collection[str] = ()
     rows: dict[tuple[TopicPartition, str], PartitionReport] = field(default_factory=dict)
 
     @property
@@ -494,10 +496,19 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     overview = make_overview(
         report.to_dict(), report.newest, observed, settings, name, report.cursor, report.last
     )
-    if report.look is not None and not report.look.kafka:
-        # What an earlier one has seen says what expires, but not how much has come since.
+    if (report.look is not None and not report.look.kafka) or report.made_again:
+        # What an earlier one has seen says what expires, but not how much has come since; nor does
+        # what was drained say how much of a topic that was made again wasn't.
         overview["lag"] = None
-    overview["standing"] = [one.to_dict() for one in _standing_after(archive, report)]
+    standing = _standing_after(archive, report)
+    overview["standing"] = [one.to_dict() for one in standing]
+    told = {(finding.reason, finding.where) for finding in errors(report.all_findings)}
+    for one in standing:
+        # Another validation has found it while this one ran.
+        if (one.reason, one.where) not in told:
+            overview["verdict"] = "findings"
+            found = overview["findings"]
+            found[one.reason.value] = found.get(one.reason.value, 0) + 1 + one.more
     write_overview(archive.root, overview)
     return overview
 

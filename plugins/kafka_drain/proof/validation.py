@@ -84,7 +84,7 @@ from kafka_drain.proof.rewritten_log import NAMED, Comparison, is_of_another_log
 from kafka_drain.proof.sealed_files import Deep, check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.segment_proof import provable
-from kafka_drain.proof.topic_ids import read_from
+from kafka_drain.proof.topic_ids import read_from, topic_ids_now
 from kafka_drain.proof.window_checks import (
     HeldByWindows,
     check_accounts,
@@ -201,7 +201,13 @@ def validate_archive(
     looked_at = Snapshot(archive.root, from_copies=True)
     standing, look = _look(
         looked_at,
-        Look(scope == "all" or deep, deep, cluster is not None, signer is not None, None),
+        Look(
+            scope == "all" or deep,
+            deep,
+            cluster is not None,
+            signer is not None and signer.witness is not None,
+            None,
+        ),
     )
     whole, bytes_of = look.whole, Deep(deep, standing.subjects)
     asked = None if whole else Query()
@@ -386,12 +392,33 @@ def _validate_open(
         is_uncommitted=validation.snapshot.document.isolation_level == "read_uncommitted",
     )
     bounds, ids_now = ask_kafka_now(cluster, found, answers) if cluster is not None else ({}, {})
+    if cluster is not None:
+        validation.report.made_again = _made_again(cluster, found, bounds)
     logs = _compare_logs(validation, found, answers, bounds)
     proof = prove(_evidence(validation, found, answers, bounds, ids_now, logs))
     _report_open(validation, found, answers, proof)
     _observe(validation, bounds, writes=writes)
     if writes:
         _write(validation, generation, proof)
+
+
+def _made_again(
+    cluster: KafkaCluster, found: OpenGeneration, bounds: Mapping[TopicPartition, KafkaBounds]
+) -> list[str]:
+    """Return the topics that Kafka has with another id: what waits in them isn't known."""
+    others = {tp.topic for tp in found.state.cursor} - {tp.topic for tp in bounds}
+    names = sorted(topic_ids_now(cluster, others)) if others else []
+    if names:
+        shown = ", ".join(names[:NAMED])
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        say(
+            Line(
+                f"validate: {shown}{more}: made again in Kafka since it was drained; what waits in "
+                "it isn't counted, and drains are refused until `kafka-drain roll`",
+                Level.WARNING,
+            )
+        )
+    return names
 
 
 def _nothing_drained(validation: _Validation, *, whole: bool) -> list[Finding]:

@@ -75,7 +75,7 @@ KEPT: dict[str, tuple[dict[str, Any], dict[str, Any], Readiness, str]] = {
     "unsealed": ({"unsealed_segments": 3}, {}, UNKNOWN, "3 batches aren't sealed yet"),
     "drained since": ({}, {"unsealed": 2}, UNKNOWN, "2 files, drained since, aren't sealed yet"),
     "contents": ({"findings": {"content_unknown": 1}}, {}, UNKNOWN, "of some records only"),
-    "not asked": ({"lag": None}, {}, UNKNOWN, "the last validation didn't ask Kafka"),
+    "not asked": ({"lag": None}, {}, UNKNOWN, "the last validation couldn't tell"),
 }
 
 

@@ -14,7 +14,9 @@ import pytest
 from kafka_drain.archive.standing_findings import KEYS, NAMED, Look, Standing, StandingFinding
 from kafka_drain.archive.status import read_overview
 from kafka_drain.encryption.data_keys import FOLDER
-from kafka_drain.findings import OF_BYTES, OF_KAFKA, OF_WITNESS, Finding, Reason, errors
+from kafka_drain.evidence.keys import SigningKey
+from kafka_drain.evidence.signing import Signer
+from kafka_drain.findings import OF_BYTES, OF_KAFKA, OF_WITNESS, Finding, Reason, errors, summary
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof import committed_file
 from kafka_drain.proof.report import Report, note_overview
@@ -322,6 +324,43 @@ def test_validate_meanwhile(made: MadeArchive) -> None:
     note_overview(made.archive, hourly, "reports/r.json")
 
     assert Reason.FILE_CHANGED in reasons(validated(made, scope="open"))
+
+
+@pytest.mark.parametrize("hourly", ["open", "all"])
+def test_overview_meanwhile(hourly: Any, tmp_path: Path) -> None:
+    """Nor is the overview green after it: status, pages and metrics read nothing else."""
+    archive = sealed_copy(tmp_path / "archive")
+    green = validate_archive(archive, golden_cluster(), scope=hourly)
+    path = sorted((tmp_path / "archive").glob("generations/*/data/**/part-*"))[0]
+    path.write_bytes(path.read_bytes()[:-40] + bytes(8) + path.read_bytes()[-32:])
+    deep = validate_archive(archive, None, deep=True)
+    assert green.complete
+    assert not deep.complete
+
+    note_overview(archive, deep, "reports/deep.json")
+    for _ in range(2):
+        told = note_overview(archive, green, "reports/green.json")
+
+        assert told["verdict"] == "findings"
+        assert told["findings"] == summary(errors(deep.all_findings))
+        assert "file_changed" in told["findings"]
+        assert told == read_overview(archive.root)
+
+
+def test_validate_signed_without_witness(tmp_path: Path) -> None:
+    """Whoever only signs has compared no witness: what it contradicts goes on standing."""
+    archive = sealed_copy(tmp_path / "archive")
+    report = validate_archive(archive, golden_cluster())
+    report.findings = [Finding(Reason.WITNESS_DIFFERS, "journal/000000000001.json", "is missing")]
+    assert report.look is not None
+    report.look = replace(report.look, witness=True)
+    note_overview(archive, report, "reports/r.json")
+
+    for signer in (None, Signer(SigningKey.create(tmp_path / "key"))):
+        again = validate_archive(archive, golden_cluster(), signer=signer)
+
+        assert reasons(again) == {Reason.WITNESS_DIFFERS}
+        assert note_overview(archive, again, "reports/r.json")["verdict"] == "findings"
 
 
 def test_validate_damaged_overview(made: MadeArchive) -> None:

@@ -22,6 +22,7 @@ from kafka_drain.pages.overview import ArchiveRow, Run, overview_page
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.tables import each_of
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
@@ -186,6 +187,33 @@ def test_overview_lag_before_first_batch(tmp_path: Path) -> None:
     report = validate_archive(archive, cluster)
 
     assert note_overview(archive, report, "reports/r.json")["lag"] == 3
+
+
+@each_of(
+    ("ids", "ends", "lag"),
+    [
+        ({"a": "1", "b": "2"}, {"a": 5, "b": 7}, 2),
+        # Nothing of the new topic was drained.
+        ({"a": "1", "b": "3"}, {"a": 5, "b": 1000}, None),
+        ({"a": "1", "b": "3"}, {"a": 9, "b": 2}, None),
+        ({"a": "4", "b": "3"}, {"a": 9, "b": 2}, None),
+        # A topic that is gone has nothing that waits.
+        ({"a": "1"}, {"a": 6}, 1),
+    ],
+)
+def test_overview_lag_made_again(
+    ids: dict[str, str], ends: dict[str, int], lag: int | None, tmp_path: Path
+) -> None:
+    """How much waits isn't known once a topic was made again, however many others are asked."""
+    made = MadeArchive(tmp_path / f"{ids} {ends}", {"a": "1", "b": "2"})
+    topics = {name: TopicPartition(name, 0) for name in "ab"}
+    made.start_at(dict.fromkeys(topics.values(), 0))
+    made.seal({tp: dense(0, 5) for tp in topics.values()})
+    logs = {topics[name]: Log(end=end) for name, end in ends.items()}
+
+    report = validate_archive(made.archive, FakeCluster(logs, id="cluster-1", topic_ids=ids))
+
+    assert note_overview(made.archive, report, "reports/r.json")["lag"] == lag
 
 
 def test_read_overview(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_status_validated_without_kafka(archive: Path, capsys: pytest.CaptureFix
 
     assert overview["lag"] is None
     assert (code, row["state"], row["lag"]) == (1, "unknown", None)
-    assert row["why"] == ["the last validation didn't ask Kafka how far it is behind"]
+    assert row["why"] == ["the last validation couldn't tell how far it is behind Kafka"]
     assert "behind Kafka then" not in row["sentence"]
 
 
