@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.drill_status import DrillState, DrillStatus
+from kafka_drain.archive.status import read_overview
+from kafka_drain.errors import KafkaDrainError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.progress import duration_text
 
@@ -43,11 +46,32 @@ def alerts_of(
         left = datetime.fromisoformat(overview["expires_at"]) - now
         if left < SOON:
             when = f"in {duration_text(left.total_seconds())}" if left > timedelta() else "now"
+            lag = overview["lag"]
+            waiting = "some offsets" if lag is None else f"{lag:,} offsets"
             message = (
-                f"{overview['lag']:,} offsets aren't drained yet, and Kafka may delete the first "
+                f"{waiting} aren't drained yet, and Kafka may delete the first "
                 f"of them {when}; drain more often, or raise the topic's retention"
             )
             alerts.append({"kind": "EXPIRING", "message": message})
     if drills is not None and drills.state is not DrillState.OK:
         alerts.append({"kind": "DRILL", "message": drills.words})
     return alerts
+
+
+def unread_drills(error: Exception | None) -> list[dict[str, str]]:
+    """Return the alert that an archive's drills can't be read; none without an error."""
+    if error is None:
+        return []
+    return [{"kind": "DRILL", "message": f"its drills can't be read: {error}"}]
+
+
+def last_overview(archive: Archive) -> Mapping[str, Any]:
+    """Return what the last validation knew; empty if that can't be told."""
+    try:
+        overview = read_overview(archive.root)
+        is_own = (
+            overview is not None and overview["pipeline"] == archive.snapshot().document.pipeline
+        )
+    except (KafkaDrainError, OSError):
+        return {}
+    return overview if overview is not None and is_own else {}

@@ -128,9 +128,9 @@ class ValidateManifestOperator(SparkJobOperator):
     ) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
-        from kafka_drain.errors import KAFKA_ERRORS, KafkaDrainError
+        from kafka_drain.errors import KAFKA_ERRORS
         from kafka_drain.events import begin_publication, sealed_summary, segment_events
-        from kafka_drain.proof.alerts import alerts_of
+        from kafka_drain.proof.alerts import alerts_of, last_overview, unread_drills
         from kafka_drain.proof.cluster_capture import describe_with
         from kafka_drain.proof.executor_reading import read_by_spark
         from kafka_drain.proof.report import note_overview, write_report
@@ -160,7 +160,10 @@ class ValidateManifestOperator(SparkJobOperator):
             alone = validate_files_alone(archive, error, **how)
             for line in report_lines(alone):
                 self.log.info("%s", line)
-            self._alert(context, alerts_of(alone.all_findings, {}, utc_now()))
+            # Kafka goes on deleting, also where it lets nobody in.
+            drills, unread = self._known_drills()
+            known = alerts_of(alone.all_findings, last_overview(archive), utc_now(), drills)
+            self._alert(context, [*known, *unread_drills(unread)])
             raise
         report.kafka = cluster.named()
         path = write_report(archive, report, context.get("run_id"), self._reach())
@@ -171,16 +174,10 @@ class ValidateManifestOperator(SparkJobOperator):
         self.log.info("report: %s", path)
         overview = note_overview(archive, report, path)
         tell_overview(self.pipeline.name, overview, report.seconds)
-        drills, unread = None, None
-        try:
-            drills = self._drills()
-        except (KafkaDrainError, OSError) as error:
-            # What is wrong with the archive comes first.
-            unread = error
+        drills, unread = self._known_drills()
         alerts = alerts_of(report.all_findings, overview, utc_now(), drills)
-        if unread is not None:
-            alerts.append({"kind": "DRILL", "message": f"its drills can't be read: {unread}"})
-        self._alert(context, alerts)
+        # What is wrong with the archive comes first.
+        self._alert(context, [*alerts, *unread_drills(unread)])
         self._sign(archive, report, path, signer)
         if unread is not None:
             raise unread
@@ -206,6 +203,15 @@ class ValidateManifestOperator(SparkJobOperator):
             spark=pipeline.spark_conn_id,
             registry=pipeline.schemas_conn_id or "",
         )
+
+    def _known_drills(self) -> tuple[DrillStatus | None, Exception | None]:
+        """Return the status of the pipeline's drills, or why it can't be read."""
+        from kafka_drain.errors import KafkaDrainError
+
+        try:
+            return self._drills(), None
+        except (KafkaDrainError, OSError) as error:
+            return None, error
 
     def _drills(self) -> DrillStatus | None:
         """Return the status of the pipeline's drills, and publish their metrics."""

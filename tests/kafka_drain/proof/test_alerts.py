@@ -50,6 +50,13 @@ def test_alerts_of_expiry(hours: float, words: str | None) -> None:
         assert words in alert["message"]
 
 
+def test_alerts_of_expiry_unknown_lag() -> None:
+    """Where some of what waits can't be counted, what expires is told all the same."""
+    [alert] = alerts_of([], {"expires_at": NOW.isoformat(), "lag": None}, NOW)
+
+    assert alert["message"].startswith("some offsets aren't drained yet, and Kafka may delete")
+
+
 def test_alerts_of_nothing() -> None:
     """A complete archive that nothing threatens is nobody's concern."""
     assert alerts_of([], {"expires_at": None, "lag": 5}, NOW) == []

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.status import write_overview
 from kafka_drain.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -20,7 +21,7 @@ from kafka_drain.errors import (
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import validation
-from kafka_drain.proof.report import Report
+from kafka_drain.proof.report import Report, note_overview
 from kafka_drain.schemas.subjects import Subjects
 from kafka_drain_airflow import Pipeline, ValidateManifestOperator
 from kafka_drain_airflow.observability.archive_events import archive_asset
@@ -200,6 +201,9 @@ def test_validate_operator_alerts_without_kafka(
     """Whether Kafka doesn't answer or refuses the login: what the files alone prove is told of."""
     archive = sealed_copy(tmp_path / "archive")
     lost = next(iter(list(archive.generation(1).receipts())[-1].files))
+    report = validation.validate_archive(archive, None)
+    overview = note_overview(archive, report, "reports/r.json")
+    write_overview(archive.root, overview | {"expires_at": "2026-01-01T00:00:00+00:00", "lag": 7})
     (tmp_path / "archive" / lost.path).unlink()
     whole = validation.validate_archive
 
@@ -214,7 +218,7 @@ def test_validate_operator_alerts_without_kafka(
     told: list[Any] = []
     operator = ValidateManifestOperator(
         task_id="validate",
-        pipeline=golden_pipeline(archive),
+        pipeline=golden_pipeline(archive, drill={}),
         on_alert_callback=told.append,
     )
 
@@ -224,6 +228,10 @@ def test_validate_operator_alerts_without_kafka(
     [context] = told
     [damaged] = [each["message"] for each in context["alerts"] if each["kind"] == "DAMAGED"]
     assert lost.path in damaged
+    # Kafka goes on deleting what isn't drained, and no drill has passed meanwhile.
+    of = {each["kind"]: each["message"] for each in context["alerts"]}
+    assert of["EXPIRING"].startswith("7 offsets aren't drained yet, and Kafka may delete the first")
+    assert of["DRILL"] == "no drill has passed yet"
 
 
 def test_validate_operator_scope_refused(tmp_path: Path) -> None:
