@@ -80,15 +80,15 @@ def look(place: str, max_age: timedelta, now: datetime) -> dict[str, Any]:
         pipeline = snapshot.document.pipeline
         overview = read_overview(archive.root)
         drills = [one for one in read_drills(archive.root) if one.pipeline == pipeline]
-    except (ArchiveError, StoreUnavailableError) as error:
-        is_silent = isinstance(error, StoreUnavailableError)
-        state = Readiness.UNKNOWN if is_silent else Readiness.NOT_READY
+    except (ArchiveError, StoreUnavailableError, OSError) as error:
+        # What this user may not read, or a store doesn't give, is no word on the archive.
+        state = Readiness.NOT_READY if isinstance(error, ArchiveError) else Readiness.UNKNOWN
         said = f"{place}: {state.words}: {error}"
         row = {"archive": place, "pipeline": None, "state": state.value}
         return row | {"why": [str(error)], "sentence": said} | dict.fromkeys(_FIGURES)
     try:
         files = archive_files(snapshot)
-    except KafkaDrainError as error:
+    except (KafkaDrainError, OSError) as error:
         refused = str(error)
     drilled = DrillStatus.of_their_own(drills, now)
     evidence = Evidence(

@@ -185,3 +185,25 @@ def test_status_store_silent(
 
     assert (code, [row["state"] for row in rows]) == (1, ["unknown", "ready"])
     assert rows[0]["why"] == ["its store doesn't answer"]
+
+
+@pytest.mark.parametrize("name", ["archive.json", "overview.json", "drills", "journal"])
+def test_status_may_not_read(
+    name: str,
+    archive: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nor does an archive that this user may not read hide the others."""
+    other = Path(shutil.copytree(archive, tmp_path / "other"))
+    if (other / name).exists():
+        (other / name).rename(tmp_path / "moved")
+    # As every user, root too, fails to open it.
+    (other / name).symlink_to(other / name)
+
+    code, rows = status(capsys, other, archive)
+
+    assert (code, rows[1]["state"]) == (1, "ready")
+    assert rows[0]["state"] in ("unknown", "not_ready")
+    assert "symbolic links" in rows[0]["why"][0]
