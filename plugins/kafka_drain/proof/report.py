@@ -21,7 +21,7 @@ from kafka_drain.archive.watermarks import read_observations
 from kafka_drain.clock import utc_now
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
-from kafka_drain.findings import Finding, errors, summary
+from kafka_drain.findings import OF_BYTES, OF_SEALED, Finding, Reason, errors, summary
 from kafka_drain.gaps import NOT_ARCHIVED, Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 from kafka_drain.pages.commands import Reach
@@ -503,14 +503,49 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     standing = _standing_after(archive, report)
     overview["standing"] = [one.to_dict() for one in standing]
     told = {(finding.reason, finding.where) for finding in errors(report.all_findings)}
-    for one in standing:
-        # Another validation has found it while this one ran.
-        if (one.reason, one.where) not in told:
-            overview["verdict"] = "findings"
-            found = overview["findings"]
-            found[one.reason.value] = found.get(one.reason.value, 0) + 1 + one.more
+    # Another validation has found it while this one ran.
+    _count(overview, (one for one in standing if (one.reason, one.where) not in told))
     write_overview(archive.root, overview)
     return overview
+
+
+def note_damage(archive: Archive, report: Report) -> None:
+    """Let stand what a validation has found that Kafka wouldn't answer: that of the files.
+
+    Nothing else of the last overview changes, and without one nothing is noted. What needs Kafka's
+    answers, such as a gap's reason, isn't noted either.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    overview = read_overview(archive.root)
+    found = [each for each in errors(report.findings) if each.reason in _OF_FILES]
+    if overview is None or report.look is None or not found:
+        return
+    before = Standing.of(overview, report.pipeline)
+    known = {(one.reason, one.where) for one in before.findings}
+    new = [
+        one
+        for one in Standing().following(found, report.look, report.validated_at)
+        if (one.reason, one.where) not in known
+    ]
+    if not before.is_known or not new:
+        return
+    overview["standing"] = [one.to_dict() for one in (*before.findings, *new)]
+    _count(overview, new)
+    write_overview(archive.root, overview)
+
+
+#: Findings that need nobody's answers.
+_OF_FILES = OF_SEALED | OF_BYTES | {Reason.FILE_MISSING, Reason.FILE_SIZE}
+
+
+def _count(overview: dict[str, Any], found: Iterable[StandingFinding]) -> None:
+    """Add what stands to the verdict and the counts of an overview."""
+    for one in found:
+        overview["verdict"] = "findings"
+        counts = overview["findings"]
+        counts[one.reason.value] = counts.get(one.reason.value, 0) + 1 + one.more
 
 
 def _standing_after(archive: Archive, report: Report) -> list[StandingFinding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
@@ -128,12 +129,12 @@ class ValidateManifestOperator(SparkJobOperator):
     ) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
-        from kafka_drain.errors import KAFKA_ERRORS
+        from kafka_drain.errors import KAFKA_ERRORS, KafkaDrainError
         from kafka_drain.events import begin_publication, sealed_summary, segment_events
         from kafka_drain.proof.alerts import alerts_of, last_overview, unread_drills
         from kafka_drain.proof.cluster_capture import describe_with
         from kafka_drain.proof.executor_reading import read_by_spark
-        from kafka_drain.proof.report import note_overview, write_report
+        from kafka_drain.proof.report import note_damage, note_overview, write_report
         from kafka_drain.proof.report_text import report_lines
         from kafka_drain.proof.validation import validate_archive, validate_files_alone
         from kafka_drain_airflow.observability.metrics import tell_overview
@@ -160,6 +161,8 @@ class ValidateManifestOperator(SparkJobOperator):
             alone = validate_files_alone(archive, error, **how)
             for line in report_lines(alone):
                 self.log.info("%s", line)
+            with suppress(KafkaDrainError):
+                note_damage(archive, alone)
             # Kafka goes on deleting, also where it lets nobody in.
             drills, unread = self._known_drills()
             known = alerts_of(alone.all_findings, last_overview(archive), utc_now(), drills)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.status import write_overview
+from kafka_drain.archive.status import read_overview, write_overview
 from kafka_drain.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -232,6 +232,12 @@ def test_validate_operator_alerts_without_kafka(
     of = {each["kind"]: each["message"] for each in context["alerts"]}
     assert of["EXPIRING"].startswith("7 offsets aren't drained yet, and Kafka may delete the first")
     assert of["DRILL"] == "no drill has passed yet"
+    # Nor is it forgotten: status and pages read nothing else.
+    noted = read_overview(archive.root)
+    assert noted is not None
+    assert (noted["verdict"], noted["findings"]) == ("findings", {"file_missing": 1})
+    assert [row["where"] for row in noted["standing"]] == [lost.path]
+    assert noted["validated_at"] == overview["validated_at"]
 
 
 def test_validate_operator_scope_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from kafka_drain.archive.archive import Archive
@@ -25,13 +26,13 @@ from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.config.checks import refuse
 from kafka_drain.config.offset_ranges import ACKNOWLEDGE
 from kafka_drain.drain.options import ValidateOptions
-from kafka_drain.errors import KAFKA_ERRORS, NotWritableError
+from kafka_drain.errors import KAFKA_ERRORS, KafkaDrainError, NotWritableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import ASKED
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.cluster_capture import Describe, describe_with, parts_before
 from kafka_drain.proof.committed_files import ReadFiles
-from kafka_drain.proof.report import Report
+from kafka_drain.proof.report import Report, note_damage
 from kafka_drain.proof.validation import validate_archive, validate_files_alone
 from kafka_drain.storage.paths import why_not_writable
 
@@ -78,6 +79,9 @@ def run(options: argparse.Namespace) -> int:
         report, unwritten = _validated(options, archive, validate)
     except KAFKA_ERRORS as error:
         report = validate_files_alone(archive, error, **how)
+        if acts(options):
+            with suppress(KafkaDrainError):
+                note_damage(archive, report)
         answer_report(options, archive, report, writes=False, unasked=str(error))
         raise
     report.kafka = cluster.named() if cluster is not None else None

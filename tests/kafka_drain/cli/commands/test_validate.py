@@ -13,7 +13,10 @@ import pytest
 from kafka_drain.cli.commands import validate as command
 from kafka_drain.cli.main import main
 from kafka_drain.errors import AuthenticationError, AuthorizationError, NotWritableError
+from kafka_drain.findings import Reason
 from kafka_drain.proof import validation
+from kafka_drain.proof.report import note_overview
+from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.golden import golden_cluster, sealed_copy
 from tests.read_only import WAYS
 
@@ -97,6 +100,36 @@ def test_validate_login_refused(
     assert told["kafka_unavailable"] == "Kafka at k:1 rejects the credentials"
     assert err.endswith("kafka-drain validate: Kafka at k:1 rejects the credentials\n")
     assert snapshot_of(tmp_path / "archive") == before
+
+
+def test_validate_login_refused_damage_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the files alone prove to be damaged stands, as if Kafka hadn't been named."""
+    archive = sealed_copy(tmp_path / "archive")
+    note_overview(archive, validate_archive(archive, golden_cluster()), "reports/r.json")
+    assert main(["status", str(archive.root)]) == 0
+    path = sorted((tmp_path / "archive").glob("generations/*/data/**/part-*"))[0]
+    content = path.read_bytes()
+    path.write_bytes(content[:-40] + bytes(8) + content[-32:])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AuthenticationError("Kafka at k:1 rejects the credentials")
+
+    monkeypatch.setattr("kafka_drain.kafka.admin.Admin.ask", refuse)
+    asked = ["validate", str(archive.root), "--bootstrap-servers=127.0.0.1:1", "--json"]
+    for options in (["--deep", "--dry-run"], ["--deep"], ["--deep"], []):
+        assert main([*asked, *options]) == 1
+        capsys.readouterr()
+        code = main(["status", str(archive.root)])
+        assert code == ("--dry-run" not in options)
+        assert ("not ready" in capsys.readouterr().out) == bool(code)
+    # Found again by a validation that reads no other bytes, until it is mended.
+    hourly = validate_archive(archive, None, scope="open")
+    assert Reason.FILE_CHANGED in {finding.reason for finding in hourly.findings}
+    path.write_bytes(content)
+    note_overview(archive, validate_archive(archive, golden_cluster()), "reports/r.json")
+    assert main(["status", str(archive.root)]) == 0
 
 
 def validated(
