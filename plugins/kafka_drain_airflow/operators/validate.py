@@ -161,6 +161,7 @@ class ValidateManifestOperator(SparkJobOperator):
             alone = validate_files_alone(archive, error, **how)
             for line in report_lines(alone):
                 self.log.info("%s", line)
+            # It may be read-only; what was found is told all the same.
             with suppress(KafkaDrainError):
                 note_damage(archive, alone)
             # Kafka goes on deleting, also where it lets nobody in.

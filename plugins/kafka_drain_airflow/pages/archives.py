@@ -129,8 +129,18 @@ def _options(conn_id: str) -> dict[str, Any]:
 
 
 def find(place: Place) -> Found:
-    """Return an archive's last overview, or why it can't be read."""
-    return _if_readable(place, lambda root: Found(read_overview(root)), Found)
+    """Return an archive's last overview, or why it can't be read, or is of another pipeline."""
+    return _if_readable(place, lambda root: _own(place, read_overview(root)), Found)
+
+
+def _own(place: Place, overview: dict[str, Any] | None) -> Found:
+    if overview is not None and place.name and overview["pipeline"] != place.name:
+        return Found(
+            problem=f"{place.archive} was validated as the archive of pipeline "
+            f"{overview['pipeline']!r}, not of {place.name!r}; give each pipeline an archive of "
+            "its own, and validate it again"
+        )
+    return Found(overview)
 
 
 def find_restores(place: Place) -> FoundRestores:

@@ -216,19 +216,6 @@ def test_overview_lag_made_again(
     assert note_overview(made.archive, report, "reports/r.json")["lag"] == lag
 
 
-@pytest.mark.xfail(strict=True, reason="a partition that was added isn't asked for until a drain")
-def test_overview_lag_of_added_partition(tmp_path: Path) -> None:
-    """What waits in a partition that was added since the last drain waits, too."""
-    made = MadeArchive(tmp_path / "archive", {"a": "1"})
-    made.start_at({P0: 0})
-    made.seal({P0: dense(0, 5)})
-    logs = {P0: Log(end=5), P1: Log(end=1000)}
-
-    report = validate_archive(made.archive, FakeCluster(logs, id="cluster-1", topic_ids={"a": "1"}))
-
-    assert note_overview(made.archive, report, "reports/r.json")["lag"] in (1000, None)
-
-
 def test_read_overview(tmp_path: Path) -> None:
     """What was written is read; without a validation there is none, and damage is named."""
     root = UPath(tmp_path)

@@ -79,6 +79,13 @@ def lose_a_file(folder: Path) -> Path:
     (folder / lost.path).unlink()
     report = validate_archive(archive, None)
     note_overview(archive, report, write_report(archive, report, "lost"))
+    return name_pipeline(folder, "lost")
+
+
+def name_pipeline(folder: Path, name: str) -> Path:
+    """Let an archive's overview be of a pipeline, and return the archive's folder."""
+    overview = json.loads((folder / "overview.json").read_text())
+    (folder / "overview.json").write_text(json.dumps(overview | {"pipeline": name}))
     return folder
 
 
@@ -179,7 +186,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
         )
     scene["tasks"] = [("elt", "run+0", "done", "success")]
     for name, (states, times, tasks) in PROVEN.items():
-        dags[f"drain_{name}"] = f"file://{shutil.copytree(validated, folder / name)}"
+        copy = name_pipeline(shutil.copytree(validated, folder / name), name)
+        dags[f"drain_{name}"] = f"file://{copy}"
         scene["runs"] = {**scene["runs"], f"drain_{name}": states}
         scene["times"] = {**scene.get("times", {}), f"drain_{name}": times}
         scene["tasks"] = [*scene.get("tasks", []), *tasks]

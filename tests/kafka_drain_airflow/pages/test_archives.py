@@ -197,7 +197,6 @@ def test_archives_of(tmp_path: Path) -> None:
     engine.dispose()
 
 
-@pytest.mark.xfail(strict=True, reason="the pages don't compare the overview's pipeline")
 def test_find_of_another_pipeline(tmp_path: Path) -> None:
     """A pipeline whose archive is another one's isn't shown with that one's verdict."""
     archive = sealed_copy(tmp_path / "archive")

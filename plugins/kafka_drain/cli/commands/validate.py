@@ -80,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
     except KAFKA_ERRORS as error:
         report = validate_files_alone(archive, error, **how)
         if acts(options):
+            # It may be read-only; what was found is told all the same.
             with suppress(KafkaDrainError):
                 note_damage(archive, report)
         answer_report(options, archive, report, writes=False, unasked=str(error))
