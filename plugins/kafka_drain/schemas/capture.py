@@ -44,7 +44,7 @@ from kafka_drain.errors import ArchiveError, KafkaDrainError
 from kafka_drain.findings import Reason, errors
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.schemas.schema_ids import HEADERS, IdLocation, SchemaId
+from kafka_drain.schemas.schema_ids import HEADERS, IdLocation, SchemaId, context_of
 from kafka_drain.schemas.subjects import Subjects, read_subject
 from kafka_drain.schemas.wire_format import count_ids
 from kafka_drain.storage.paths import is_file
@@ -178,9 +178,9 @@ class _Asked:
             self.mode = self.subjects.mode()
             self._read(names, known)
             # After the topics' own subjects, which have most ids.
-            for id_ in missing_ids(
-                document.model_copy(update={"subjects": [*self.found.values()]})
-            ):
+            # Records have ids of the default context, and another one may have the same ids.
+            kept = [subject for subject in self.found.values() if not context_of(subject.name)]
+            for id_ in missing_ids(document.model_copy(update={"subjects": kept})):
                 ids = [id_] if isinstance(id_, int) else self.subjects.ids_of_guid(id_)
                 places = (place for each in ids for place in self.subjects.of_id(each))
                 self._read(dict.fromkeys(name for name, _ in places), known)
@@ -234,7 +234,7 @@ class _Asked:
         if not new:
             return False
         for subject in known.values():
-            if _context(subject.name) != _context(now.name):
+            if context_of(subject.name) != context_of(now.name):
                 continue
             for kept in subject.versions:
                 row = new.get(kept.id)
@@ -251,12 +251,6 @@ class _Asked:
     def _note(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
-
-
-def _context(subject: str) -> str:
-    """Return the context that a subject's ids are of; empty for the default one."""
-    context, found, _ = subject[1:].partition(":")
-    return context.lstrip(".") if subject.startswith(":.") and found else ""
 
 
 def _is_same(one: RegisteredRow, other: RegisteredRow) -> bool:

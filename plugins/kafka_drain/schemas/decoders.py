@@ -13,7 +13,14 @@ from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.schemas import exact_json
 from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
 from kafka_drain.schemas.protobuf import protobuf_reader
-from kafka_drain.schemas.schema_ids import GUID_BYTES, HEADERS, ID_BYTES, SchemaId, id_in
+from kafka_drain.schemas.schema_ids import (
+    GUID_BYTES,
+    HEADERS,
+    ID_BYTES,
+    SchemaId,
+    context_of,
+    id_in,
+)
 
 if TYPE_CHECKING:
     # Spark's executors have no pydantic.
@@ -204,7 +211,8 @@ def kept_schemas(document: RegistryDocument) -> Callable[[SchemaId], SchemaText 
     """Return a function that finds the schemas which an archive keeps."""
     by_place = {(s.name, row.version): row for s in document.subjects for row in s.versions}
     by_id: dict[SchemaId, RegisteredRow] = {}
-    for row in by_place.values():
+    # Records have ids of the default context, and another one may have the same ids.
+    for _, row in sorted(by_place.items(), key=lambda item: bool(context_of(item[0][0]))):
         by_id.setdefault(row.id, row)
         if row.guid:
             by_id.setdefault(row.guid, row)

@@ -122,6 +122,12 @@ def ids_kept(kept: Iterable[str], topic: str, part: str) -> frozenset[SchemaId]:
     return frozenset(int(one) if one.isdecimal() else one for one in ids)
 
 
+def context_of(subject: str) -> str:
+    """Return the context that a subject's ids are of; empty for the default one."""
+    context, found, _ = subject[1:].partition(":")
+    return context.lstrip(".") if subject.startswith(":.") and found else ""
+
+
 def framing_of(head: bytes | None, size: int) -> str | None:
     """Return the other registry whose framing a payload seems to have; None for none.
 

@@ -13,7 +13,7 @@ from upath import UPath
 
 from kafka_drain.archive.documents import SchemaMapDocument
 from kafka_drain.errors import ConfigError
-from kafka_drain.schemas.schema_ids import SchemaId, SchemaIds
+from kafka_drain.schemas.schema_ids import SchemaId, SchemaIds, context_of
 from kafka_drain.storage.paths import quoted
 
 FOLDER = "schema-maps"
@@ -76,12 +76,17 @@ def read_map(root: UPath, name: str) -> SchemaMap:
             f"{root} has no schema map {name}; `kafka-drain restore-schemas {quoted(root)} --map "
             f"{name} --apply` makes one"
         ) from error
+    # Records have ids of the default context, and another one may have the same ids.
+    rows = sorted(document.schemas, key=lambda row: not context_of(row.subject))
+    own = {row.id for row in rows if not context_of(row.subject)}
     subjects: dict[int, set[str]] = {}
-    for row in document.schemas:
+    for row in rows:
+        if context_of(row.subject) and row.id in own:
+            continue
         subjects.setdefault(row.id, set()).add(row.subject)
     return SchemaMap(
         name,
-        {row.id: row.new_id for row in document.schemas},
-        {row.guid: row.new_guid for row in document.schemas if row.guid and row.new_guid},
+        {row.id: row.new_id for row in rows},
+        {row.guid: row.new_guid for row in rows if row.guid and row.new_guid},
         {id_: frozenset(found) for id_, found in subjects.items()},
     )

@@ -490,3 +490,18 @@ def test_capture_schemas_other_answers(
     assert found.new == ()
     if said:
         assert re.search("isn't a Schema Registry's", "".join(found.document.notes))
+
+
+def test_capture_schemas_of_other_context(made: MadeArchive, registry: FakeRegistry) -> None:
+    """An id that only another context's subject has kept so far is asked for all the same."""
+    made.seal({T1: dense(2, 3)}, value=value(12), key=None)
+    registry.register(":.partner:t-value", 12, CITY | {"name": "Theirs"})
+    registry.register("com.acme.Twelve", 12, CITY | {"name": "Twelve"})
+
+    capture_schemas(
+        made.archive, SchemaRegistry(registry.settings), now=NOW, subjects=[":.partner:t-value"]
+    )
+
+    found = versions_of(read_document(made.root))
+    assert ("com.acme.Twelve", 1, 12, False) in found
+    assert (":.partner:t-value", 1, 12, False) in found

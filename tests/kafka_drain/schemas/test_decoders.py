@@ -171,3 +171,14 @@ def test_kept_schemas_nothing() -> None:
     find: Callable[[Any], Any] = kept_schemas(RegistryDocument.empty())
 
     assert find(1) is None
+
+
+def test_kept_schemas_of_other_context(registry: FakeRegistry) -> None:
+    """A subject of another context has ids of its own: records' are of the default one."""
+    registry.register(":.partner:order", 3, ORDER | {"fields": []})
+    subjects = Subjects(SchemaRegistry(registry.settings))
+    rows = [read_subject(subjects, name, None) for name in (":.partner:order", "city")]
+    kept = {"subjects": [row for row in rows if row]}
+    find = kept_schemas(RegistryDocument.empty().model_copy(update=kept))
+
+    assert json.loads(find(3).text) == CITY  # type: ignore[union-attr]

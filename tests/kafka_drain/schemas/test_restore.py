@@ -274,3 +274,22 @@ def test_restore_registry_file(tmp_path: Path) -> None:
     """A map's name can't lead out of its folder."""
     with pytest.raises(ConfigError, match="can't be named"):
         read_map(MadeArchive(tmp_path / "a", {"t": "id"}).root, "../x")
+
+
+def test_map_of_other_context(made: MadeArchive, target: FakeRegistry) -> None:
+    """The id of a record leads to a schema of the default context, not of another one."""
+    with fake_registry(has_guids=True) as registry:
+        registry.register("7-value", 7, CITY)
+        registry.register(":.partner:x", 7, CITY | {"name": "Theirs"})
+        registry.register("com.acme.Outer", 9, CITY | {"name": "Nine"})
+        capture_schemas(
+            made.archive,
+            SchemaRegistry(registry.settings),
+            now=NOW,
+            subjects=["7-value", ":.partner:x"],
+        )
+
+    written = apply(made, target)
+
+    ids = {row.subject: row.new_id for row in written.schemas}
+    assert read_map(made.root, "dr").ids[7] == ids["7-value"]
