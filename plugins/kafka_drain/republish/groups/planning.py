@@ -398,12 +398,19 @@ def _with_untouched(
         archive.snapshot().document.cluster_id, offset_map.cluster_id
     )
     drained = {tp.topic for tp in offset_map.sources()} if is_in_place else set()
-    starts = {
-        tp: at
+    begun = {
+        TopicPartition(target.topic, partition): at
         for target in into.values()
         for partition, at in enumerate(target.start)
-        if (tp := TopicPartition(target.topic, partition)).topic not in drained
-        and tp not in plan.after
+    }
+    # Partitions that were added since begin with what arrives.
+    described = cluster.topics(into.keys() & set(cluster.topic_names()))
+    there = (TopicPartition(name, p) for name, topic in described.items() for p in topic.partitions)
+    begun |= {tp: 0 for tp in there if tp not in begun}
+    starts = {
+        tp: at
+        for tp, at in begun.items()
+        if tp.topic not in drained and tp not in plan.after
     }
     rows = untouched(offset_map, plan.committed, starts, is_original=is_original)
     earliest = cluster.earliest([row.target for row in rows])

@@ -416,3 +416,21 @@ def test_plan_group_mirror_topic_gone(mirrored: Mirrored, change: str) -> None:
 
     assert mirrored.translate().after[COPY] == 14
     assert COPY_B not in mirrored.translate().after
+
+
+def test_plan_group_mirror_topics_grew(mirrored: Mirrored) -> None:
+    """Partitions that were added since a topic's run count, too: nothing that arrives is skipped.
+
+    The plan of the run knows nothing of them, whether it is the named one or another one's.
+    """
+    for source, copy in (("a", "copy"), ("b", "copy-b")):
+        mirrored.source.logs[TopicPartition(source, 2)] = Log()
+        mirrored.target.logs[TopicPartition(copy, 2)] = Log(first=3, end=5)
+        mirrored.groups["home"].offsets["g"][TopicPartition(source, 2)] = Committed(0)
+
+    plan = mirrored.translate()
+
+    assert {tp: at for tp, at in plan.after.items() if tp.partition == 2} == {
+        TopicPartition("copy", 2): 3,
+        TopicPartition("copy-b", 2): 3,
+    }
