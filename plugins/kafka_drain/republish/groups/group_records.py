@@ -8,6 +8,7 @@ restored. Files are never changed, so every step can be killed and run again.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.translation import TranslationPlan
 from kafka_drain.republish.planning.documents import GroupOffsetJson, GroupRecordJson, parse
-from kafka_drain.storage.json_files import create_document
+from kafka_drain.storage.json_files import create_document, read_document
 from kafka_drain.storage.paths import list_folder, read_bytes
 
 
@@ -109,13 +110,37 @@ class GroupRecord:
 #: End of a record's name, and what the names of the files beside it have after that.
 _TIME, _STATE = r"\d{8}T\d{12}Z", "(?:-applied|-undone)?"
 
+#: Longest group in a name: file systems take names of 255 bytes, and a file that is being written
+#: has a longer one. Of a longer group, the beginning, a character that no quoted one has, and a
+#: hash.
+_LONGEST, _CUT, _DIGITS = 180, "=", 32
+
 
 def recorded_groups(run_folder: UPath) -> list[str]:
     """Return the groups that a run's folder has records of, sorted."""
     # What became of a record tells of the group, too, if the record itself is missing.
     pattern = re.compile(rf"(.+)-{_TIME}{_STATE}\.json")
-    named = map(pattern.fullmatch, list_folder(run_folder / "groups"))
-    return sorted({unquote(found[1]) for found in named if found})
+    folder = run_folder / "groups"
+    named = filter(None, map(pattern.fullmatch, list_folder(folder)))
+    files = {found[1]: folder / found[0] for found in named}
+    return sorted({_group_in(name, path) for name, path in files.items()})
+
+
+def _group_in(name: str, path: UPath) -> str:
+    """Return the group of a file, given how its name begins."""
+    return str(read_document(path, "group")["group"]) if _CUT in name else unquote(name)
+
+
+def _in_names(group: str) -> str:
+    """Return how the names of a group's files begin.
+
+    A group's name may contain anything, including slashes, and have any length.
+    """
+    quoted = quote(group, safe="")
+    if len(quoted) <= _LONGEST:
+        return quoted
+    digest = hashlib.sha256(group.encode()).hexdigest()[:_DIGITS]
+    return f"{quoted[: _LONGEST - len(_CUT) - _DIGITS]}{_CUT}{digest}"
 
 
 def _written(offset: int | None) -> str:
@@ -134,8 +159,7 @@ class GroupRecords:
         """
         self._folder = run_folder / "groups"
         self._group = group
-        # A group's name may contain anything, including slashes.
-        self._prefix = quote(group, safe="") + "-"
+        self._prefix = _in_names(group) + "-"
 
     def all(self) -> list[GroupRecord]:
         """Return the records, oldest first.
@@ -144,7 +168,10 @@ class GroupRecords:
             ArchiveError: When one can't be read, or is missing beside what became of it.
         """
         names = list_folder(self._folder)
-        pattern = re.compile(rf"({re.escape(self._prefix)}{_TIME}){_STATE}\.json")
+        # Older releases wrote longer names, where there was room for them.
+        names_of = {self._prefix, quote(self._group, safe="") + "-"}
+        begins = "|".join(map(re.escape, sorted(names_of)))
+        pattern = re.compile(rf"((?:{begins}){_TIME}){_STATE}\.json")
         known = {f"{found[1]}.json" for name in names if (found := pattern.fullmatch(name))}
         if lost := known - names.keys():
             raise ArchiveError(
@@ -158,7 +185,7 @@ class GroupRecords:
                 is_applied=_beside(name, "applied") in names,
                 is_undone=_beside(name, "undone") in names,
             )
-            for name in sorted(known)
+            for name in sorted(known, key=_time_in)
         ]
 
     def newest_open(self) -> GroupRecord | None:
@@ -242,6 +269,10 @@ class GroupRecords:
                 tp: row["metadata_after"] for tp, row in rows.items() if "metadata_after" in row
             },
         )
+
+
+def _time_in(name: str) -> str:
+    return name.rpartition("-")[2]
 
 
 def _beside(name: str, word: str) -> str:

@@ -408,9 +408,7 @@ def _with_untouched(
     there = (TopicPartition(name, p) for name, topic in described.items() for p in topic.partitions)
     begun |= {tp: 0 for tp in there if tp not in begun}
     starts = {
-        tp: at
-        for tp, at in begun.items()
-        if tp.topic not in drained and tp not in plan.after
+        tp: at for tp, at in begun.items() if tp.topic not in drained and tp not in plan.after
     }
     rows = untouched(offset_map, plan.committed, starts, is_original=is_original)
     earliest = cluster.earliest([row.target for row in rows])

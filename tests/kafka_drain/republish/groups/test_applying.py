@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +273,34 @@ def test_undo_record_lost(tmp_path: Path) -> None:
             undo(records, groups, "g", apply=apply)
 
     assert groups.held == held
+
+
+@pytest.mark.parametrize("name", ["g" * 180, "g" * 249, "订单消费者组" * 6, "a/" * 80, "ж" * 5000])
+def test_apply_long_name(name: str, tmp_path: Path) -> None:
+    """A group's name may be longer than that of a file can be; another one's isn't taken for it."""
+    groups: Any = FakeGroups()
+    records, other = (GroupRecords(UPath(tmp_path), each) for each in (name, f"{name}."))
+    plan = replace(PLAN, group=name, to_group=name)
+
+    assert apply_plan(plan, records, groups)[0] == "applied"
+    assert recorded_groups(UPath(tmp_path)) == [name]
+    assert other.all() == []
+    apply_plan(replace(PLAN, group=f"{name}.", to_group=f"{name}."), other, groups)
+    assert recorded_groups(UPath(tmp_path)) == [name, f"{name}."]
+
+    assert undo(records, groups, name, apply=True).result == "undone"
+    assert groups.offsets == {f"{name}.": AFTER}
+
+
+def test_records_of_long_name_of_older_release(tmp_path: Path) -> None:
+    """A record of an older release, whose name has the whole group, is found all the same."""
+    name = "g" * 181
+    groups: Any = FakeGroups()
+    plan = replace(PLAN, group=name, to_group=name)
+    apply_plan(plan, GroupRecords(UPath(tmp_path), name), groups)
+    for path in (tmp_path / "groups").iterdir():
+        path.rename(path.with_name(name + path.name[180:]))
+
+    assert recorded_groups(UPath(tmp_path)) == [name]
+    assert apply_plan(plan, GroupRecords(UPath(tmp_path), name), groups)[0] == "already applied"
+    assert undo(GroupRecords(UPath(tmp_path), name), groups, name, apply=True).result == "undone"
