@@ -340,6 +340,7 @@ class CutOver:
                 apply=True,
             )
             _, record = apply_plan(plan, records, groups)
+            _refuse_read_on(plan, groups)
             if record is None or record.sources != plan.committed:
                 _note_place(plan, records, groups)
             self._tell(CutOverStep.GROUPS, f"{name}: {plan.summary()}")
@@ -446,6 +447,28 @@ def _refuse_other_cluster(recorded: Iterable[GroupRecords], cluster_id: str) -> 
                 f"group {record.group} was moved to; correct the target's connection "
                 "(--to-bootstrap). Nothing was changed"
             )
+
+
+def _refuse_read_on(plan: TranslationPlan, groups: ConsumerGroups) -> None:
+    """Refuse a group that was translated before, and whose consumers have read in the target since.
+
+    Raises:
+        GroupError: Names its offsets, and how to set them.
+    """
+    now = offsets_of(groups.committed(plan.to_group, plan.after))
+    moved = [
+        f"{tp} is at {now.get(tp, 'no offset')}, expected {at}"
+        for tp, at in sorted(plan.after.items())
+        if now.get(tp) != at
+    ]
+    if moved:
+        more = " …" if len(moved) > _SHOWN else ""
+        raise GroupError(
+            f"group {plan.to_group} has read in the target since its offsets were committed there: "
+            f"{'; '.join(moved[:_SHOWN])}{more}. Nothing was changed; stop its consumers, set "
+            "these offsets with kafka-consumer-groups.sh --reset-offsets at the target, then take "
+            "step groups again"
+        )
 
 
 def _note_place(plan: TranslationPlan, records: GroupRecords, groups: ConsumerGroups) -> None:

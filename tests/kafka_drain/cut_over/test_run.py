@@ -593,6 +593,21 @@ def test_take_groups_already_there(move: Move, mirror: Mirror) -> None:
     assert move.at(move.target).offsets == {"g": {C0: Committed(4)}}
 
 
+def test_take_groups_read_on_at_target(move: Move, mirror: Mirror) -> None:
+    """A group whose consumer has read in the target isn't in its place: the way out is told."""
+    move.through(CutOverStep.GROUPS)
+    move.at(move.target).offsets["g"] = {C0: Committed(6)}
+    assert "g is at 6 of copy-0 at the target, it was" in refused(move, CutOverStep.VERIFY)
+
+    with pytest.raises(GroupError, match=r"copy-0 is at 6, expected 4.*--reset-offsets"):
+        move.take(CutOverStep.GROUPS)
+
+    assert move.at(move.target).offsets["g"] == {C0: Committed(6)}
+    move.at(move.target).offsets["g"] = {C0: Committed(4)}
+    move.take(CutOverStep.GROUPS)
+    assert move.take(CutOverStep.VERIFY).verdict == "passed"
+
+
 def described(
     move: Move,
     detail: str = "",
