@@ -43,13 +43,16 @@ from kafka_drain.data_files.scalars import text
 from kafka_drain.errors import ArchiveError, KafkaDrainError
 from kafka_drain.findings import Reason, errors
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.registry import RefusedError, SchemaRegistry
 from kafka_drain.schemas.schema_ids import HEADERS, IdLocation, SchemaId, context_of
 from kafka_drain.schemas.subjects import Subjects, read_subject
 from kafka_drain.schemas.wire_format import count_ids
 from kafka_drain.storage.paths import is_file
 
 #: Approximate size of the records that are read at a time.
+
+#: Number of subjects and ids that a note names.
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,7 @@ class _Asked:
         compatibility: The registry's own.
         mode: The registry's own.
         notes: Notes on failed reads.
+        refused: What the login lacks the right to read, with the registry's answer.
     """
 
     subjects: Subjects
@@ -168,6 +172,7 @@ class _Asked:
     compatibility: str | None = None
     mode: str | None = None
     notes: list[str] = field(default_factory=list)
+    refused: dict[str, RefusedError] = field(default_factory=dict)
 
     def ask(self, document: RegistryDocument, wanted: Iterable[str]) -> None:
         """Read subjects, those of the ids in the records, and their references."""
@@ -181,11 +186,19 @@ class _Asked:
             # Records have ids of the default context, and another one may have the same ids.
             kept = [subject for subject in self.found.values() if not context_of(subject.name)]
             for id_ in missing_ids(document.model_copy(update={"subjects": kept})):
-                ids = [id_] if isinstance(id_, int) else self.subjects.ids_of_guid(id_)
-                places = (place for each in ids for place in self.subjects.of_id(each))
+                try:
+                    ids = [id_] if isinstance(id_, int) else self.subjects.ids_of_guid(id_)
+                    places = [place for each in ids for place in self.subjects.of_id(each)]
+                except RefusedError as error:
+                    self.refused[f"schema id {id_}"] = error
+                    continue
                 self._read(dict.fromkeys(name for name, _ in places), known)
         except KafkaDrainError as error:
             self.notes.append(f"{error}")
+        if self.refused:
+            names, more = [*self.refused][:_SHOWN], " …" if len(self.refused) > _SHOWN else ""
+            first = next(iter(self.refused.values()))
+            self.notes.append(f"{first}; not read: {', '.join(names)}{more}")
 
     def _read(self, names: Iterable[str], known: Mapping[str, SubjectRow]) -> None:
         waiting, done = list(names), set[str]()
@@ -194,7 +207,12 @@ class _Asked:
             if name in done:
                 continue
             done.add(name)
-            subject = read_subject(self.subjects, name, known.get(name))
+            try:
+                subject = read_subject(self.subjects, name, known.get(name))
+            except RefusedError as error:
+                # The login may have the right to read others.
+                self.refused[name] = error
+                continue
             if subject is None:
                 continue
             if self._is_other_registry(known.get(name), subject):

@@ -45,6 +45,10 @@ VERSION: Shape = {
 }
 
 
+class RefusedError(AuthenticationError):
+    """Raised when a login lacks a right (403), which it may have on other subjects."""
+
+
 @dataclass(frozen=True)
 class WriterSchema:
     """A schema that values were written with.
@@ -222,9 +226,11 @@ class SchemaRegistry:
                 )
                 status = answer.status_code
                 if status in (401, 403):
-                    raise AuthenticationError(
+                    kind = RefusedError if status == 403 else AuthenticationError
+                    raise kind(
                         f"the Schema Registry {self.url} rejects the login ({status}); correct "
                         "basic.auth.user.info or bearer.auth.token in its connection"
+                        + (", or grant the login the right" if status == 403 else "")
                     )
                 if status == 404:
                     return None

@@ -505,3 +505,24 @@ def test_capture_schemas_of_other_context(made: MadeArchive, registry: FakeRegis
     found = versions_of(read_document(made.root))
     assert ("com.acme.Twelve", 1, 12, False) in found
     assert (":.partner:t-value", 1, 12, False) in found
+
+
+def test_capture_schemas_of_some_refused(
+    made: MadeArchive, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A login with rights on some subjects only keeps these; the others are named in one note."""
+    answer = FakeRegistry.answer
+
+    def refusing(self: FakeRegistry, target: str, *given: Any) -> tuple[int, Any]:
+        if target.startswith("/subjects/t-key/"):
+            return 403, {"error_code": 40301, "message": "User is denied operation Read"}
+        return answer(self, target, *given)
+
+    monkeypatch.setattr(FakeRegistry, "answer", refusing)
+
+    found = capture(made, registry)
+
+    assert versions_of(found.document) == ALL
+    [note] = found.document.notes
+    assert "403" in note
+    assert note.endswith("not read: t-key")
