@@ -62,7 +62,7 @@ def as_republish(
     for topic in sorted({tp.topic for tp in found} & {*recreated}):
         cannot.append(
             f"{topic} was deleted and created again: the archive has records of both with the same "
-            "offsets, and a republish that selects these offsets sends all of them."
+            "offsets, and a republish refuses offsets that both have: select by time instead."
         )
     unsealed = sum(not match.is_sealed for match in matches)
     if unsealed:

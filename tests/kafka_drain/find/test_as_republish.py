@@ -88,6 +88,8 @@ def test_as_republish_cannot() -> None:
 
     [recreated, unsealed] = selected.cannot
     assert recreated.startswith("a was deleted and created again")
+    # As the plan of a republish does.
+    assert recreated.endswith("refuses offsets that both have: select by time instead.")
     assert unsealed.startswith("1 of these records")
 
 
