@@ -196,9 +196,9 @@ class _Asked:
         except KafkaDrainError as error:
             self.notes.append(f"{error}")
         if self.refused:
-            names, more = [*self.refused][:_SHOWN], " …" if len(self.refused) > _SHOWN else ""
+            shown, more = [*self.refused][:_SHOWN], " …" if len(self.refused) > _SHOWN else ""
             first = next(iter(self.refused.values()))
-            self.notes.append(f"{first}; not read: {', '.join(names)}{more}")
+            self.notes.append(f"{first}; not read: {', '.join(shown)}{more}")
 
     def _read(self, names: Iterable[str], known: Mapping[str, SubjectRow]) -> None:
         waiting, done = list(names), set[str]()
