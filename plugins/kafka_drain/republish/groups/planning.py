@@ -11,7 +11,12 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ArchiveError, ConfigError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets_of
-from kafka_drain.kafka.identity import is_other_cluster, is_other_topic, topic_id_of
+from kafka_drain.kafka.identity import (
+    is_other_cluster,
+    is_other_topic,
+    is_told,
+    topic_id_of,
+)
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.groups.archived import ArchivedOffsets
 from kafka_drain.republish.groups.group_records import GroupRecords
@@ -27,7 +32,12 @@ from kafka_drain.republish.planning.follow import runs_of
 from kafka_drain.republish.planning.placement import ORIGINAL
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
-from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
+from kafka_drain.republish.verifying.offset_map import (
+    OffsetMap,
+    PartitionMap,
+    originals_map,
+    started_map,
+)
 from kafka_drain.storage.typed_json import reason_of
 
 
@@ -144,6 +154,7 @@ def plan_group(
     metadata: Mapping[TopicPartition, str] = {}
     is_outdated = False
     if archived is not None:
+        offset_map = _of_incarnations(offset_map, archived.topic_ids)
         archived.check_topics(
             {tp: offset_map.of(tp)[-1].source_topic_id for tp in offset_map.sources()}
         )
@@ -165,6 +176,8 @@ def plan_group(
             committed = dict(record.sources)
             metadata = {tp: at.metadata for tp, at in record.before.items()}
         else:
+            there = {tp.topic for tp in offset_map.sources()}
+            offset_map = _of_incarnations(offset_map, source.ids_of(there))
             found_there, ends = _ask_source(offset_map, source, group)
             committed = offsets_of(found_there)
             metadata = {tp: at.metadata for tp, at in found_there.items()}
@@ -357,6 +370,22 @@ def _originals(
         return []
     first, end = cluster.earliest(same), cluster.latest(same, "read_uncommitted")
     return [originals_map(joined, {tp: OffsetRange(first[tp], end[tp]) for tp in same})]
+
+
+def _of_incarnations(offset_map: OffsetMap, topic_ids: Mapping[str, str]) -> OffsetMap:
+    """Return a map in which the incarnations of topics that offsets belong to are the last ones.
+
+    The run that was named may have restored older records, after another one had sent those.
+
+    Args:
+        topic_ids: Ids of the topics when the offsets were committed.
+    """
+
+    def is_theirs(part: PartitionMap) -> bool:
+        seen, counted = topic_ids.get(part.source.topic, ""), part.source_topic_id
+        return is_told(seen) and is_told(counted) and not is_other_topic(counted, seen)
+
+    return replace(offset_map, partitions=tuple(sorted(offset_map.partitions, key=is_theirs)))
 
 
 def _age(found: tuple[str, OffsetMap]) -> str:

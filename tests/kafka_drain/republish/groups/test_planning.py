@@ -37,7 +37,7 @@ from kafka_drain.republish.verifying.offset_map import (
 )
 from tests.kafka_drain.cut_over.mirrored import EXACT, FakeGroups
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
-from tests.kafka_drain.made_archive import MadeArchive
+from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import OTHERS
 from tests.kafka_drain.republish.planning.test_previous_runs import note, plan_of
 from tests.kafka_drain.republish.receipts import receipt_of
@@ -434,3 +434,36 @@ def test_plan_group_mirror_topics_grew(mirrored: Mirrored) -> None:
         TopicPartition("copy", 2): 3,
         TopicPartition("copy-b", 2): 3,
     }
+
+
+def test_plan_group_of_recreated_topic(moved: Moved) -> None:
+    """Whichever run is named, offsets at the source are those of the topic that is there.
+
+    Its older records were restored after the newer ones, and the run that did it is named.
+    """
+    moved.made = MadeArchive(moved.made.root.parent / "again", {"a": "old-id"}, cluster_id="home")
+    moved.made.seal({A0: dense(0, 10)})
+    moved.made.open_generation(a="id")
+    moved.made.seal({A0: dense(0, 20)})
+    for key, topic_id, end, at in (("newer", "id", 20, 0), ("older", "old-id", 10, 20)):
+        plan = plan_of(key, 0, end, cluster_id="away", topic_id=topic_id)
+        plan = replace(plan, created_at=f"2026-01-01T00:00:{at:02}.000Z")
+        run = RepublishRun(moved.made.root, key)
+        note(moved.made.root, plan, is_done=True)
+        parts = (PartitionMap(A0, topic_id, COPY, (Block(0, end, at, at + end, end),)),)
+        run.write_offset_map(OffsetMap(key, "made", "away", parts).to_bytes())
+        (run.folder / "receipt.json").unlink()
+        run.write_receipt(
+            receipt_of(
+                key=key, cluster_id="away", sent=sent(plan), verification={**EXACT, "records": end}
+            )
+        )
+    moved.target.logs[COPY] = Log(end=30)
+    moved.groups["home"].offsets["g"] = {A0: Committed(14)}
+    afters = {}
+    for key in ("newer", "older"):
+        moved.run = RepublishRun(moved.made.root, key)
+        moved.offset_map = read_map(moved.run)
+        afters[key] = moved.translate().after[COPY]
+
+    assert afters == {"newer": 14, "older": 14}
