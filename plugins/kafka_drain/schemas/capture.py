@@ -49,8 +49,6 @@ from kafka_drain.schemas.subjects import Subjects, read_subject
 from kafka_drain.schemas.wire_format import count_ids
 from kafka_drain.storage.paths import is_file
 
-#: Approximate size of the records that are read at a time.
-
 #: Number of subjects and ids that a note names.
 _SHOWN = 10
 
