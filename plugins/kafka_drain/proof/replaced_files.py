@@ -163,8 +163,18 @@ def _has_their_fingerprint(receipt: Receipt, segments: Sequence[_Segment]) -> bo
         are_whole
         and receipt.fingerprint is not None
         and held == Tally(_records_of(receipt), receipt.fingerprint, held.by_partition)
-        and all(receipt.topics.items() >= segment.receipt.topics.items() for segment in segments)
+        and all(_is_same_topic(receipt, segment) for segment in segments)
     )
+
+
+def _is_same_topic(receipt: Receipt, segment: _Segment) -> bool:
+    """Return whether the same offsets are the same records in a window and in files.
+
+    A window has the ids of the topics that it holds, a segment those of all that it was read from.
+    """
+    names = {content.tp.topic for file in segment.files for content in file.contents}
+    ids = segment.receipt.topics
+    return all(name in ids and receipt.topics.get(name) == ids[name] for name in names)
 
 
 def _records_of(receipt: Receipt) -> int:
@@ -217,7 +227,7 @@ class _Comparison:
             for file in segment.files:
                 number += 1
                 self._ticker.at(number)
-                if self._is_same_topic(segment) and self._read_old(segment, file, old):
+                if _is_same_topic(self._receipt, segment) and self._read_old(segment, file, old):
                     intact.append((segment, file))
                 else:
                     gone.add(file.path)
@@ -230,10 +240,6 @@ class _Comparison:
             for tp, ranges in found.items() if match is not ReplacementMatch.EQUAL else ():
                 into.setdefault(tp, []).extend(ranges)
         return Replacement(_merged(changed), _merged(unknown))
-
-    def _is_same_topic(self, segment: _Segment) -> bool:
-        """Return whether the same offsets are the same records in both."""
-        return self._receipt.topics.items() >= segment.receipt.topics.items()
 
     def _read_old(self, segment: _Segment, file: SealedFile, old: _Old) -> bool:
         """Add the records of an old file; return False if it has changed since it was sealed."""
@@ -362,7 +368,8 @@ class _Comparison:
         """Judge the lost files of each segment together: their receipt has one fingerprint."""
         known: list[tuple[Tally | None, dict[TopicPartition, list[OffsetRange]]]] = []
         for segment, gone in lost:
-            others = self._others(segment, gone) if self._is_same_topic(segment) else None
+            is_same = _is_same_topic(self._receipt, segment)
+            others = self._others(segment, gone) if is_same else None
             whole = _offsets_of(segment, gone, others or ())
             within = {
                 tp: [part for r in ranges for part in _within(r, self._window.get(tp, ()))]

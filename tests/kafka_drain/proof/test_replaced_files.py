@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import replaced_files
 from kafka_drain.proof.content_checks import content_of
@@ -159,6 +160,56 @@ def test_compare_lost_unknown(tmp_path: Path, how: str) -> None:
 
     assert found.changed == {}
     assert found.names == (f"flights:0:{start}-10",)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+@pytest.mark.parametrize("value", [b"value", b"other"])
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_compare_one_of_several_topics(
+    tmp_path: Path, is_idle: bool, value: bytes, is_lost: bool
+) -> None:
+    """A window of one topic stands for files of a segment that was read from others too.
+
+    Its receipt has the id of that topic alone, those of generations all ids.
+    """
+    made = MadeArchive(tmp_path / "archive", {"flights": "id-1", "trains": "id-2"})
+    trains, rows = TopicPartition("trains", 0), {P0: dense(0, 10)}
+    batch: Batch = rows if is_idle else {**rows, trains: dense(0, 7)}
+    gaps = [Gap(trains, OffsetRange(0, 0), GapReason.COMPACTED)] if is_idle else []
+    read = content_of(made.write("read", batch)).fingerprint
+    [old, *_] = made.seal(batch, gaps=gaps, fingerprint=read)
+    if is_lost:
+        Path(str(made.root / old.path)).unlink()
+
+    found = _window_of(made, rows, [old.path], value=value)
+
+    assert found.is_equal is (value == b"value")
+
+
+def test_compare_topic_made_again(tmp_path: Path) -> None:
+    """The same offsets of a topic that was made again are other records."""
+    made = MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+    rows = {P0: dense(0, 10)}
+    [old] = made.seal(rows)
+    made.open_generation(flights="id-2")
+
+    assert _window_of(made, rows, [old.path]).names == ("flights:0:0-10",)
+
+
+def _window_of(made: MadeArchive, rows: Batch, replaces: list[str], **columns: Any) -> Replacement:
+    """Write a window that is to replace files, and compare it."""
+    files = made.write("windows/new/data/0", rows, **columns)
+    receipt = seal_window(
+        [(tp, OffsetRange(min(of), max(of) + 1)) for tp, of in rows.items()],
+        files,
+        (),
+        identity=Identity("made", "cluster-1", made.topic_ids),
+        window="new",
+        replaces=replaces,
+        fingerprint=content_of(files).fingerprint,
+        sealed_at="now",
+    )
+    return compare_replaced(made.archive.snapshot(), receipt, "parquet")
 
 
 def test_compare_lost_and_changed(tmp_path: Path) -> None:
