@@ -32,11 +32,12 @@ from kafka_drain.archive.erasures import Erasure, in_force, next_erasure, read_e
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.format import ERASED_VERSION
-from kafka_drain.archive.generation import Generation, list_data_files
+from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt, ReceiptError
-from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.segment_overlaps import drained_of
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.soundness import note_of_erasures, refuse_unsound
 from kafka_drain.clock import now_text
 from kafka_drain.config.pipeline import Pipeline
@@ -348,7 +349,8 @@ def _make_plan(
     locks: StoreLocks,
 ) -> ErasurePlan:
     listed, newest = archive_files(snapshot), snapshot.open_generation
-    opened = {f.path for f in listed if newest is not None and _is_of(f, newest)}
+    of_open = [] if newest is None else _of_open(snapshot, newest, listed)
+    opened = {file.path for file in of_open}
     files = [file for file in listed if not closed_only or file.path not in opened]
     wanted = to_search(snapshot, files, erasures)
     new = [(file, due) for file, due in wanted if file.path not in seen]
@@ -370,6 +372,8 @@ def _make_plan(
     left = left_over(found.values(), rewrites, opened)
     replaced = {path for rewrite in rewrites for path in rewrite.group.replaces}
     there = set(list_data_files(archive.root))
+    left_out = {file.owner.name for file in of_open} if closed_only else set[str]()
+    windows = [window.key for window in snapshot.fold.windows if window.name not in left_out]
     generations = {
         str(generation.number): names[-1]
         for generation in (snapshot.generations[:-1] if closed_only else snapshot.generations)
@@ -384,7 +388,7 @@ def _make_plan(
         rolls=rolls,
         obstacles=_obstacles(archive, replaced | there & snapshot.fold.gone, left),
         copies=_copies(archive, snapshot, listed, list(found.values()), there),
-        searched=(generations, snapshot.fold.keys),
+        searched=(generations, windows),
         locked=_old_files(archive, locks, replaced),
     )
 
@@ -408,8 +412,29 @@ def _locks(archive: Archive) -> StoreLocks:
     return StoreLocks(archive.root, f"erase {archive.root}")
 
 
-def _is_of(file: ArchiveFile, generation: Generation) -> bool:
-    return isinstance(file.owner, Generation) and file.owner.number == generation.number
+def _of_open(
+    snapshot: Snapshot, generation: SnapshotGeneration, files: Iterable[ArchiveFile]
+) -> list[ArchiveFile]:
+    """Return the open generation's files, and those of repairs that stand for such files.
+
+    These can be rewritten once it is closed, like its own.
+    """
+    ids, newest = snapshot.topic_ids(generation), generation.last_receipt()
+    starts = {(tp, ids.get(tp.topic, "")): at for tp, at in generation.starting_offsets.items()}
+    if newest is not None:
+        starts |= {key: drained.start for key, drained in drained_of(newest).items()}
+    repairs = {window.name for window in snapshot.fold.of_kind(WindowKind.REPAIR)}
+
+    def is_of_open(file: ArchiveFile) -> bool:
+        if file.owner.name not in repairs:
+            return file.owner.name == generation.name
+        found = [
+            (starts.get((content.tp, file.topic_ids.get(content.tp.topic, ""))), content.first)
+            for content in (file.sealed.contents if file.sealed else ())
+        ]
+        return bool(found) and all(start is not None and start <= at for start, at in found)
+
+    return [file for file in files if is_of_open(file)]
 
 
 def _obstacles(archive: Archive, replaced: Collection[str], left: Sequence[str]) -> list[str]:

@@ -813,6 +813,48 @@ def test_run_erasure_rolls(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -
     refuse_inexact(made.root, left(50, but=frozenset({b"3", b"45"})))
 
 
+def test_run_erasure_rolls_repaired(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The open generation is closed too if a repair's window holds its records to be erased."""
+    repair_open(made, monkeypatch)
+    made.seal({TP: dense(50, 60)})
+
+    def roll(*_: Any, **how: Any) -> object:
+        made.open_generation()
+        return object()
+
+    monkeypatch.setattr(erasing, "roll_between_drains", roll)
+    plan = plan_erasure(pipeline_of(made.root), cluster(60), REQUEST)
+    assert (plan.obstacles, plan.rolls, plan.records) == ([], True, len(GONE))
+
+    assert erase(made.root, end=60)["erased"] == len(GONE)
+
+    assert lying(made.root) == left(60)
+
+
+def test_sweep_repaired_open(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repair's file of the open generation waits for its end, and keeps no other file back."""
+    repair_open(made, monkeypatch)
+    read_scope = erasure_document(made.archive, cluster(), REQUEST)
+    Erasure(made.root, 1, read_scope).accept()
+    pipeline = pipeline_of(made.root)
+
+    assert sweep(made.archive, pipeline, rewrite, free(made), run="t") == ["erase_0001"]
+
+    assert lying(made.root) == left(40) + left(50, but=frozenset()) - left(40, but=frozenset())
+    assert sweep(made.archive, pipeline, rewrite, free(made), run="t") == []
+    made.open_generation()
+    assert sweep(made.archive, pipeline, rewrite, free(made), run="t") == ["erase_0002"]
+    assert lying(made.root) == left(50)
+
+
+def repair_open(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lose a file of the open generation, in whose place a repair's window stands."""
+    monkeypatch.setattr(listing, "_new_files", lambda *_: [])
+    [lost] = made.seal({TP: dense(40, 50)})
+    made.seal_window("repair_1", {TP: dense(40, 50)}, [lost.path], kind="repair")
+    (made.root / lost.path).unlink()
+
+
 def drain_open(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seal a batch of the open generation, to which no batch is added that isn't sealed."""
     monkeypatch.setattr(listing, "_new_files", lambda *_: [])
