@@ -118,7 +118,7 @@ def _fitting(repaired: Iterable[ArchiveFile], topic_ids: Mapping[str, str]) -> l
     return [
         file
         for file in repaired
-        if all(topic_ids.get(name, id_) == id_ for name, id_ in file.topic_ids.items())
+        if all(topic_ids.get(name, id_) == id_ for name, id_ in file.own_topic_ids.items())
     ]
 
 

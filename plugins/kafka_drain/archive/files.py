@@ -70,6 +70,17 @@ class ArchiveFile:
         return sum(content.records for content in self.sealed.contents)
 
     @property
+    def own_topic_ids(self) -> dict[str, str]:
+        """Ids of the topics that it has records of, as far as its receipt says; else of all.
+
+        A window may stand for segments of several generations, with a file for each topic.
+        """
+        names = {content.tp.topic for content in self.sealed.contents} if self.sealed else set()
+        if not names:
+            return self.topic_ids
+        return {name: id_ for name, id_ in self.topic_ids.items() if name in names}
+
+    @property
     def folder_values(self) -> dict[str, str | None]:
         """The columns named by its folders, such as `topic=flights`, as strings."""
         folders = self.path.removeprefix(f"{self.owner.data_name}/").split("/")[:-1]

@@ -11,7 +11,7 @@ If killed before the seal, the new files are unused copies, which the next run r
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -281,9 +281,17 @@ def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
 
 
 def _deletions(snapshot: Snapshot, topic_ids: Mapping[str, str]) -> list[Receipt]:
-    """Return the receipts by which retention has deleted files of the given topics."""
-    deletions = snapshot.fold.of_kind(WindowKind.RETENTION)
-    return [w.receipt for w in deletions if topic_ids.items() >= w.receipt.topics.items()]
+    """Return the receipts by which retention has deleted files, with the given topics only.
+
+    One of them may have other topics too: those of a repair, whose files stood for more segments.
+    """
+    found = []
+    for receipt in (window.receipt for window in snapshot.fold.of_kind(WindowKind.RETENTION)):
+        same = receipt.topics.items() & topic_ids.items()
+        names = {name for name, _ in same}
+        parts = tuple(part for part in receipt.partitions if part.tp.topic in names)
+        found.append(replace(receipt, partitions=parts))
+    return found
 
 
 @dataclass(frozen=True)

@@ -125,3 +125,28 @@ def test_plan_compactions_many_repaired(tmp_path: Path) -> None:
 
     few, more, many = work(20), work(60), work(100)
     assert many - more < 1.1 * (more - few)
+
+
+def test_plan_compactions_repaired_beside_rewritten_log(tmp_path: Path) -> None:
+    """A repair's file of one topic counts, whichever incarnation of another its window has."""
+    made = MadeArchive(tmp_path / "archive", {"flights": "id-1", "trains": "id-2"})
+    trains = TopicPartition("trains", 0)
+    [earlier] = made.seal({trains: dense(0, 10)})
+    before = dict(made.topic_ids)
+    made.open_generation(trains="id-2~2")
+    files = [
+        file
+        for n in range(4)
+        for file in made.seal({P0: dense(10 * n, 10 * n + 10), trains: dense(5 * n, 5 * n + 5)})
+    ]
+    made.open_generation()
+    made.topic_ids = before
+    rows = {P0: dense(0, 10), trains: dense(0, 10)}
+    repaired, _ = made.seal_window("repair_1", rows, [files[0].path, earlier.path], kind="repair")
+
+    [found] = compactions(made)
+
+    assert {file.path for file in found.files} == {
+        repaired.path,
+        *(file.path for file in files[1:]),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.errors import KafkaDrainError, LockedError, ManifestInvalidError
+from kafka_drain.intervals import milliseconds
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance.compact import (
     KEYS_IN_ROW_GROUP,
@@ -23,6 +25,7 @@ from kafka_drain.maintenance.compact import (
     row_groups,
 )
 from kafka_drain.maintenance.compaction_plan import Compaction
+from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.content_checks import content_of
 from kafka_drain.republish.planning.follow import follower_key, new_files, through_now
@@ -32,7 +35,7 @@ from kafka_drain.windows import window_jobs
 from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.window_jobs import WindowJob
 from tests.kafka_drain.fake_cluster import fake_application
-from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 P0 = TopicPartition("flights", 0)
@@ -148,6 +151,43 @@ def test_finish_compaction_half_sent(made: MadeArchive, tmp_path: Path) -> None:
     assert not job.window.has_receipt()
     rest = [f.sealed.contents[0].first for f in new_files(now, sent, through_now(now)) if f.sealed]
     assert rest == [30, 40]
+
+
+def test_finish_compaction_deleted_repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What retention has deleted of a repair for several generations is no loss to any of them.
+
+    A topic was added after the first one, and the repair's window has records of both topics.
+    """
+    monkeypatch.setattr(compacting, "prepare_application", fake_application)
+    made = MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+    trains, p1 = TopicPartition("trains", 0), TopicPartition("flights", 1)
+    old, new = (milliseconds(NOW - timedelta(days=days)) for days in (31, 1))
+    lost = []
+    for n in range(5):
+        at = old if n == 2 else new
+        rows = {P0: dense(10 * n, 10 * n + 10, at), p1: dense(10 * n, 10 * n + 10, new)}
+        files = made.seal(rows)
+        lost += files[:1] if n == 2 else []
+    made.open_generation(trains="id-2")
+    lost += made.seal({trains: dense(0, 10, old)})
+    made.open_generation()
+    repaired = {P0: dense(20, 30, old), trains: dense(0, 10, old)}
+    made.seal_window("repair_1", repaired, [file.path for file in lost], kind="repair")
+    snapshot = made.archive.snapshot()
+    deletions = plan_deletions(snapshot, snapshot.generations[:-1], 30, NOW)
+    assert sum(len(deletion.files) for deletion in deletions) == 2
+    seal_deletions(made.archive, deletions, run="test")
+    snapshot = made.archive.snapshot()
+    [compaction] = plan_compactions(snapshot, snapshot.generations[:-1], TARGET)
+    (tmp_path / "run").mkdir(mode=0o700)
+    pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
+    job = prepare_compaction(made.archive, compaction, pipeline, tmp_path / "run")
+    rows = {P0: {**dense(0, 20, new), **dense(30, 50, new)}, p1: dense(0, 50, new)}
+    taken = content_of(made.write(f"{job.window.data_name}/{job.attempt}", rows))
+    result = {"records": taken.records, "fingerprint": taken.fingerprint}
+    write_private(job.result_path, result)
+
+    assert finish(made, compaction, job).records == 90
 
 
 @pytest.mark.parametrize("change", ["bytes", "records", "gone"])

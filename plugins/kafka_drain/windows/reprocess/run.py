@@ -151,7 +151,7 @@ def plan_from(
     files = [
         file.sealed
         for file in archive_files(snapshot)
-        if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
+        if file.sealed is not None and topic_ids.items() >= file.own_topic_ids.items()
     ]
     receipts = [receipt for receipt in receipts if last is None or receipt.position <= last]
     deleted = deleted_offsets(snapshot.fold.receipts, topic_ids)

@@ -238,3 +238,24 @@ def test_reprocess_of_what_came_back(tmp_path: Path) -> None:
     [group] = plan_of(made).groups.values()
 
     assert group.ranges == {P0: [OffsetRange(0, 4)]}
+
+
+def test_reprocess_of_repair_for_more_topics(tmp_path: Path) -> None:
+    """A repair's file is replaced, although its window holds a topic that is no longer drained."""
+    made = MadeArchive(tmp_path / "archive", {**IDS, "trains": "id-2"})
+    trains = TopicPartition("trains", 0)
+    [earlier] = made.seal({trains: {0: YOUNG}})
+    both = dict(made.topic_ids)
+    made.topic_ids = dict(IDS)
+    made.open_generation()
+    lost, other = made.seal({P0: {0: YOUNG}, P1: {0: YOUNG}})
+    made.open_generation()
+    made.topic_ids = both
+    rows = {P0: {0: YOUNG}, trains: {0: YOUNG}}
+    repaired, _ = made.seal_window("repair_1", rows, [lost.path, earlier.path], kind="repair")
+    pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
+
+    plan = plan_from(made.archive.snapshot(), pipeline, IDS, Cut(batch=(2, 0)))
+
+    [group] = plan.groups.values()
+    assert sorted(group.replaces) == sorted([repaired.path, other.path])
