@@ -224,14 +224,14 @@ class Fold(Generic[W]):
         """Return the windows that readers depend on once some superseded files are removed.
 
         These are the windows that supersede the files; if another window replaces a window's own
-        files, that one is included too, and so on.
+        files, be it a repair, that one is included too, and so on.
         """
         found: dict[str, W] = {}
         asked = set(there)
         while asked:
             more = {
                 window.key: window
-                for window in self.superseding
+                for window in (self.windows if found else self.superseding)
                 if window.key not in found and not asked.isdisjoint(window.receipt.replaces)
             }
             found |= more

@@ -55,7 +55,8 @@ def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict
     no harm. So do files that a window of an earlier release has replaced by other records.
 
     First, every byte of the replacing windows' files is compared with what was sealed; if another
-    window replaces these files in turn, its files are checked too. A closed generation that lost a
+    window replaces these files in turn, its files are checked too. If that is a repair that isn't
+    proven to have the same records, the superseded files stay. A closed generation that lost a
     file also loses its manifest and its checkpoint: they would refer to deleted files, and no drain
     continues them. The receipts stay.
 
@@ -76,7 +77,9 @@ def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict
     # Before the windows are read: all that stand for locked files would be, each day until then.
     free = there - locks.locked(there).keys()
     free -= held_back(snapshot, free)
-    damage = check_files_of(snapshot.fold.relied_on(free), deep=DEEP, superseded=gone)
+    free -= _badly_repaired(snapshot, free)
+    relied_on = snapshot.fold.relied_on(free)
+    damage = check_files_of(relied_on, deep=DEEP, superseded=snapshot.fold.replaced)
     needed = needed_files(archive) if there else {}
     paths = removable(free, frozenset().union(*needed.values()), damage)
     for run, files_of_run in needed.items():
@@ -133,6 +136,31 @@ def held_back(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str]:
                 f"{min(replaced)}: window {window.key}, which an earlier release sealed, isn't "
                 f"proven to hold their records{where}. They may be the only copy; no reader gets "
                 "them"
+            )
+            say(Line(text, Level.WARNING))
+    return held
+
+
+def _badly_repaired(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str]:
+    """Return replaced files whose windows have lost files that a repair may not make good.
+
+    Args:
+        snapshot: The archive.
+        paths: Files that windows replace.
+    """
+    by_folder = {window.name: window.receipt.replaces for window in snapshot.fold.superseding}
+    held: frozenset[str] = frozenset()
+    for repair in snapshot.fold.of_kind(WindowKind.REPAIR):
+        # Given up, accepted although it differs, or sealed by a release that didn't compare.
+        if repair.receipt.changed == ():
+            continue
+        if found := held_before(repair.receipt.replaces, by_folder).intersection(paths):
+            held |= found
+            text = (
+                f"remove {snapshot.root}: WARNING keeping {len(found):,} files, such as "
+                f"{min(found)}: what stands for them was damaged, and window {repair.key}, which "
+                "stands for that, isn't proven to hold the same records. They may be the only "
+                "copy; no reader gets them"
             )
             say(Line(text, Level.WARNING))
     return held

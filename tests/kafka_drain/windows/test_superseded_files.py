@@ -198,6 +198,54 @@ def test_remove_superseded_newer_window_damaged(
         assert any(case.there(case.first)) is not is_first_gone
 
 
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_remove_superseded_window_repaired(case: Superseded, damage: Damage) -> None:
+    """What a repair stands for is no damage that keeps everything from being removed for ever."""
+    damage(case.path(case.first[0]))
+    [repaired] = repair(case, changed=())
+
+    assert remove_superseded(case.made.archive)["removed_files"] == 4
+
+    assert not any(case.there(case.batches))
+    assert all(case.there([repaired, case.first[1]]))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_remove_superseded_repair_damaged(case: Superseded, damage: Damage) -> None:
+    """The repair's files are compared as well."""
+    case.path(case.first[0]).unlink()
+    [repaired] = repair(case, changed=())
+    damage(case.path(repaired))
+
+    says = "window repair_1 differs from what was sealed"
+    with pytest.raises(ManifestInvalidError, match=says):
+        remove_superseded(case.made.archive)
+    assert all(case.there(case.batches))
+
+
+@pytest.mark.parametrize("changed", [None, ("t:0:0-10",)])
+def test_remove_superseded_window_not_made_good(
+    case: Superseded, changed: tuple[str, ...] | None, said: list[str]
+) -> None:
+    """Where a repair has other records, or isn't proven not to, the old files stay."""
+    case.path(case.first[0]).unlink()
+    repair(case, changed=changed)
+    second = case.made.seal_window(
+        "compact_0003", {P0: dense(10, 12)}, [file.path for file in case.closed]
+    )
+
+    assert remove_superseded(case.made.archive)["removed_files"] == 1
+
+    assert all(case.there([*case.batches, *second]))
+    assert "keeping 4 files" in said[0]
+
+
+def repair(case: Superseded, *, changed: tuple[str, ...] | None) -> list[ArchiveFile]:
+    """Let a repair stand for the first window's first file."""
+    lost = [case.first[0].path]
+    return case.made.seal_window("repair_1", {P0: dense(0, 10)}, lost, changed=changed)
+
+
 def test_remove_superseded_chain(case: Superseded) -> None:
     """Files of windows go as those of generations do, once a newer window stands for them."""
     second = case.window("reprocess_0002", case.first)
