@@ -190,6 +190,40 @@ def test_finish_compaction_deleted_repair(tmp_path: Path, monkeypatch: pytest.Mo
     assert finish(made, compaction, job).records == 90
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_finish_compaction_other_records_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_changed: bool
+) -> None:
+    """Where somebody has accepted that a repair has other records, these are compacted.
+
+    Spark's fingerprint of a segment isn't theirs; their own files' hashes are what is compared.
+    """
+    monkeypatch.setattr(compacting, "prepare_application", fake_application)
+    made = MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+    lost = []
+    for n in range(5):
+        rows = {P0: dense(10 * n, 10 * n + 10)}
+        read = content_of(made.write(f"read-{n}", rows)).fingerprint
+        lost += made.seal(rows, fingerprint=read) if n in (2, 3) else []
+        made.seal(rows, fingerprint=read) if n not in (2, 3) else None
+    made.open_generation()
+    names = ("flights:0:20-30",)
+    other = {"value": b"other"} if is_changed else {}
+    made.seal_window(
+        "repair_1", {P0: dense(20, 30)}, [lost[0].path], other, changed=names if other else ()
+    )
+    made.seal_window("repair_2", {P0: dense(30, 40)}, [lost[1].path], changed=())
+    snapshot = made.archive.snapshot()
+    [compaction] = plan_compactions(snapshot, snapshot.generations[:-1], TARGET)
+
+    def value(tp: TopicPartition, offset: int) -> bytes:
+        return b"other" if is_changed and 20 <= offset < 30 else b"value"
+
+    job = compacted(made, compaction, tmp_path / "run", value=value)
+
+    assert finish(made, compaction, job).records == 50
+
+
 @pytest.mark.parametrize("change", ["bytes", "records", "gone"])
 @pytest.mark.parametrize("number", [0, 3])
 def test_finish_compaction_source_changed(
