@@ -185,6 +185,11 @@ class _Account:
         for part in receipt.partitions:
             for reason, ranges in part.gaps.items():
                 self._gaps.setdefault((part.tp, reason), []).extend(ranges)
+        if receipt.window:
+            # What a repair couldn't drain of a lost file isn't in its ranges.
+            accepted = parse_ranges("acknowledged", receipt.acknowledged)
+            for tp, ranges in accepted.items():
+                self._gaps.setdefault((tp, GapReason.EXPIRED), []).extend(ranges)
 
     def problem(self, gone: Collection[str]) -> str:
         """Describe what the window doesn't account for; empty if there is nothing."""

@@ -25,14 +25,21 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.clock import now_text
+from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
-from kafka_drain.maintenance.compaction_plan import Compaction, known_gaps, plan_groups, split_gaps
-from kafka_drain.offsets import OffsetRange, TopicPartition, count
+from kafka_drain.maintenance.compaction_plan import (
+    Compaction,
+    Gaps,
+    known_gaps,
+    plan_groups,
+    split_gaps,
+)
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
 from kafka_drain.proof.offset_checks import without_held
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity, seal_window
@@ -215,9 +222,10 @@ def finish_compaction(
         job.ranges,
         files,
         _all_read(result) if compaction.erased else result["fingerprint"],
-        _deletions(snapshot, topics),
+        _with_topics(snapshot, WindowKind.RETENTION, topics),
         compaction.erased,
         is_as_read=not _holds_others(snapshot, compaction),
+        repairs=_with_topics(snapshot, WindowKind.REPAIR, topics),
     )
     refuse_findings(window, [*findings, *proof.findings])
     if not proof.is_compared:
@@ -236,8 +244,11 @@ def finish_compaction(
         window=window.key,
         replaces=group.replaces,
         fingerprint=result["fingerprint"],
-        acknowledged=[text for receipt in group.receipts for text in receipt.acknowledged],
-        provenance={receipt.where: receipt.sha256 for receipt in group.receipts},
+        acknowledged=[
+            *(text for receipt in group.receipts for text in receipt.acknowledged),
+            *(range_name(gap.tp, gap.range) for gap in proof.gaps if gap.acknowledged),
+        ],
+        provenance={each.where: each.sha256 for each in (*group.receipts, *proof.repairs)},
         sealed_at=now_text(),
     )
     return seal_superseding(archive, window, receipt, run=run)
@@ -281,17 +292,18 @@ def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
         )
 
 
-def _deletions(snapshot: Snapshot, topic_ids: Mapping[str, str]) -> list[Receipt]:
-    """Return the receipts by which retention has deleted files, with the given topics only.
+def _with_topics(
+    snapshot: Snapshot, kind: WindowKind, topic_ids: Mapping[str, str]
+) -> list[Receipt]:
+    """Return the receipts of windows of a kind, with the given topics only.
 
-    One of them may have other topics too: those of a repair, whose files stood for more segments.
+    One of them may have other topics too: a repair's files stand for several segments.
     """
     found = []
-    for receipt in (window.receipt for window in snapshot.fold.of_kind(WindowKind.RETENTION)):
-        same = receipt.topics.items() & topic_ids.items()
-        names = {name for name, _ in same}
-        parts = tuple(part for part in receipt.partitions if part.tp.topic in names)
-        found.append(replace(receipt, partitions=parts))
+    for receipt in (window.receipt for window in snapshot.fold.of_kind(kind)):
+        topics = dict(receipt.topics.items() & topic_ids.items())
+        parts = tuple(part for part in receipt.partitions if part.tp.topic in topics)
+        found.append(replace(receipt, topics=topics, partitions=parts))
     return found
 
 
@@ -321,11 +333,13 @@ class CompactionProof:
         findings: Differences; if there are any, nothing is sealed.
         is_compared: Whether the records were compared with what Spark read from Kafka. If not,
             only the old files' own hashes can prove that they are what was sealed.
+        repairs: The receipts of repairs that say of some of the gaps why.
     """
 
     gaps: list[Gap]
     findings: list[Finding]
     is_compared: bool
+    repairs: Sequence[Receipt] = ()
 
 
 def prove_compaction(
@@ -338,6 +352,7 @@ def prove_compaction(
     erased: Mapping[TopicPartition, Sequence[OffsetRange]] = MappingProxyType({}),
     *,
     is_as_read: bool = True,
+    repairs: Iterable[Receipt] = (),
 ) -> CompactionProof:
     """Compare a compaction's files with the receipts of the segments they replace.
 
@@ -357,10 +372,17 @@ def prove_compaction(
         erased: The offsets of the records that are erased, sorted and disjoint.
         is_as_read: Whether the old files hold what was read when the segments were sealed, as far
             as anybody knows.
+        repairs: Receipts of repairs, of topics with the same ids: what was lost of damaged files,
+            and that somebody has accepted it.
     """
     absent = without_held(ranges, files)
     gone, rest = split_gaps(absent, {tp: {GapReason.ERASED: rs} for tp, rs in erased.items()})
-    gaps, lost = split_gaps(rest, known_gaps([*group.receipts, *deletions]))
+    gaps, rest = split_gaps(rest, known_gaps([*group.receipts, *deletions]))
+    repairs = list(repairs)
+    accepted, rest = split_gaps(rest, _accepted(repairs))
+    gaps += [replace(gap, acknowledged=True) for gap in accepted]
+    others, lost = split_gaps(rest, known_gaps(repairs))
+    gaps += others
     findings = []
     records: dict[TopicPartition, int] = {}
     for file in files:
@@ -381,7 +403,28 @@ def prove_compaction(
     if sealed is not None and fingerprint != sealed:
         detail = f"its records have fingerprint {fingerprint}, Spark read {sealed}"
         findings.append(Finding(Reason.CONTENT_CHANGED, name, detail))
-    return CompactionProof([*gone, *gaps], findings, is_compared=sealed is not None)
+    said = [*accepted, *others]
+    used = [
+        repair
+        for repair in repairs
+        if any(
+            overlapping(ranges, gap.range)
+            for gap in said
+            for each in (_accepted([repair]), known_gaps([repair]))
+            for ranges in each.get(gap.tp, {}).values()
+        )
+    ]
+    return CompactionProof([*gone, *gaps], findings, sealed is not None, used)
+
+
+def _accepted(repairs: Iterable[Receipt]) -> Gaps:
+    """Return the offsets of damaged files that somebody has accepted as lost."""
+    found: dict[TopicPartition, list[OffsetRange]] = {}
+    for receipt in repairs:
+        for tp, ranges in parse_ranges("acknowledged", receipt.acknowledged).items():
+            if tp.topic in receipt.topics:
+                found.setdefault(tp, []).extend(ranges)
+    return {tp: {GapReason.EXPIRED: merge(ranges)} for tp, ranges in found.items()}
 
 
 def sealed_fingerprint(receipts: Iterable[Receipt], records: int) -> str | None:

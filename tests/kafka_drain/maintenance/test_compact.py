@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.window import Window
+from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.errors import KafkaDrainError, LockedError, ManifestInvalidError
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.intervals import milliseconds
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance.compact import (
@@ -26,15 +30,17 @@ from kafka_drain.maintenance.compact import (
 )
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import content_of
+from kafka_drain.proof.sealing import Identity, seal_deletion, seal_window
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.follow import follower_key, new_files, through_now
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
-from kafka_drain.windows.window_jobs import WindowJob
-from tests.kafka_drain.fake_cluster import fake_application
+from kafka_drain.windows.window_jobs import WindowJob, freeze_window
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
@@ -222,6 +228,74 @@ def test_finish_compaction_other_records_accepted(
     job = compacted(made, compaction, tmp_path / "run", value=value)
 
     assert finish(made, compaction, job).records == 50
+
+
+@pytest.mark.parametrize("end", [25, 30])
+def test_finish_compaction_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int
+) -> None:
+    """Offsets of a lost file that somebody has accepted as lost are no obstacle to a compaction."""
+    monkeypatch.setattr(compacting, "prepare_application", fake_application)
+    made = MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+    p1 = TopicPartition("flights", 1)
+    files = [
+        file
+        for n in range(5)
+        for file in made.seal({tp: dense(10 * n, 10 * n + 10) for tp in (P0, p1)})
+    ]
+    made.open_generation()
+    lost = files[4]
+    assert lost.sealed is not None
+    assert (lost.sealed.contents[0].tp, lost.sealed.contents[0].first) == (P0, 20)
+    (made.root / lost.path).unlink()
+    give_up(made, lost.path, end)
+    snapshot = made.archive.snapshot()
+    [compaction] = plan_compactions(snapshot, snapshot.generations[:-1], TARGET)
+    (tmp_path / "run").mkdir(mode=0o700)
+    pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
+    job = prepare_compaction(made.archive, compaction, pipeline, tmp_path / "run")
+    rows = {P0: {**dense(0, 20), **dense(end, 50)}, p1: dense(0, 50)}
+    taken = content_of(made.write(f"{job.window.data_name}/{job.attempt}", rows))
+    write_private(job.result_path, {"records": taken.records, "fingerprint": taken.fingerprint})
+
+    receipt = finish(made, compaction, job)
+
+    assert receipt.records == 90 + 30 - end
+    assert receipt.acknowledged == (f"flights:0:20-{end}",)
+    remove_superseded(made.archive)
+    logs: Any = FakeCluster({P0: Log(first=40, end=50), p1: Log(end=50)}, topic_ids=made.topic_ids)
+    report = validate_archive(made.archive, logs, deep=True)
+    assert report.complete
+    assert report.records == receipt.records
+
+
+def give_up(made: MadeArchive, path: str, end: int) -> None:
+    """Seal a repair of the third batch's first file: its first offsets are accepted as lost."""
+    window = Window(made.root, "repair_1")
+    gone, rest = OffsetRange(20, end), OffsetRange(end, 30)
+    how: dict[str, Any] = {
+        "identity": Identity("made", "cluster-1", made.topic_ids),
+        "window": window.key,
+        "replaces": [path],
+        "sealed_at": NOW.isoformat(),
+    }
+    ranges = {P0: [rest if len(rest) else gone]}
+    freeze_window(
+        window,
+        ranges,
+        kind=WindowKind.REPAIR,
+        replaces=[path],
+        file_format="parquet",
+        partition_by=["topic"],
+    )
+    if len(rest):
+        files = made.write(f"{window.data_name}/1", {P0: dense(end, 30)})
+        print_ = content_of(files).fingerprint
+        receipt = seal_window([(P0, rest)], files, [], fingerprint=print_, **how)
+    else:
+        receipt = seal_deletion([Gap(P0, gone, GapReason.EXPIRED, True)], **how)
+    receipt = replace(receipt, acknowledged=(range_name(P0, gone),))
+    assert window.write_receipt(receipt.sealed())
 
 
 @pytest.mark.parametrize("change", ["bytes", "records", "gone"])
