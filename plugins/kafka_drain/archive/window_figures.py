@@ -188,8 +188,8 @@ class _Account:
         if receipt.window:
             # What a repair couldn't drain of a lost file isn't in its ranges.
             accepted = parse_ranges("acknowledged", receipt.acknowledged)
-            for tp, ranges in accepted.items():
-                self._gaps.setdefault((tp, GapReason.EXPIRED), []).extend(ranges)
+            for tp, lost in accepted.items():
+                self._gaps.setdefault((tp, GapReason.EXPIRED), []).extend(lost)
 
     def problem(self, gone: Collection[str]) -> str:
         """Describe what the window doesn't account for; empty if there is nothing."""

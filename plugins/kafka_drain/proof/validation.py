@@ -93,7 +93,7 @@ from kafka_drain.proof.window_checks import (
 )
 from kafka_drain.storage.lease import is_held
 from kafka_drain.storage.object_retention import retain
-from kafka_drain.storage.paths import exists, sync_files
+from kafka_drain.storage.paths import exists, quoted, sync_files
 from kafka_drain.storage.sealed_json import SealedName
 
 if TYPE_CHECKING:
@@ -414,7 +414,8 @@ def _made_again(
         say(
             Line(
                 f"validate: {shown}{more}: made again in Kafka since it was drained; what waits in "
-                "it isn't counted, and drains are refused until `kafka-drain roll`",
+                "it isn't counted, and drains are refused until `kafka-drain roll "
+                f"{quoted(found.state.generation.root)}`",
                 Level.WARNING,
             )
         )
