@@ -170,12 +170,14 @@ class MadeArchive:
         changed: tuple[str, ...] | None = None,
         deleted: Mapping[TopicPartition, OffsetRange] | None = None,
         gaps: Sequence[Gap] = (),
+        acknowledged: tuple[str, ...] = (),
         **plan: Any,
     ) -> list[ArchiveFile]:
         """Write a window and its receipt, with more in its plan if wanted; return the files.
 
         The receipt has the records' fingerprint if `is_known`, what `changed` in them, the offsets
-        that are `deleted`, of which the batch has no rows, and `gaps` next to its rows.
+        that are `deleted`, of which the batch has no rows, `gaps` next to its rows, and what is
+        `acknowledged` as lost.
         """
         window, deleted = Window(self.root, key), deleted or {}
         whole = {**self._ranges(batch, gaps), **deleted}
@@ -199,7 +201,8 @@ class MadeArchive:
             sealed_at=sealed_at
             or (NOW + timedelta(seconds=len(self.archive.snapshot().windows))).isoformat(),
         )
-        window.write_receipt(replace(receipt, changed=changed).sealed())
+        receipt = replace(receipt, changed=changed, acknowledged=acknowledged)
+        window.write_receipt(receipt.sealed())
         return list(files_of_receipt(window, receipt, "parquet"))
 
     def write(self, folder: str, batch: Batch, **columns: Any) -> list[CommittedFile]:

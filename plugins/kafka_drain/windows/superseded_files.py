@@ -10,11 +10,14 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation import Generation, list_data_files
+from kafka_drain.archive.receipts import Receipt, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.clock import utc_now
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.errors import DataFileError, KeyUnavailableError, ManifestInvalidError
 from kafka_drain.findings import Finding
+from kafka_drain.offsets import OffsetRange, overlapping
 from kafka_drain.output import Level, Line, say
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.replacement import NAMED, Replacement
@@ -148,11 +151,12 @@ def _badly_repaired(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str
         snapshot: The archive.
         paths: Files that windows replace.
     """
-    by_folder = {window.name: window.receipt.replaces for window in snapshot.fold.superseding}
+    # Also those of repairs: one may be damaged and repaired in turn.
+    by_folder = {window.name: window.receipt.replaces for window in snapshot.fold.windows}
+    files = {file.path: file for receipt in snapshot.fold.receipts for file in receipt.files}
     held: frozenset[str] = frozenset()
     for repair in snapshot.fold.of_kind(WindowKind.REPAIR):
-        # Given up, accepted although it differs, or sealed by a release that didn't compare.
-        if repair.receipt.changed == ():
+        if _makes_good(repair.receipt, files):
             continue
         if found := held_before(repair.receipt.replaces, by_folder).intersection(paths):
             held |= found
@@ -164,6 +168,25 @@ def _badly_repaired(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str
             )
             say(Line(text, Level.WARNING))
     return held
+
+
+def _makes_good(repair: Receipt, files: Mapping[str, SealedFile]) -> bool:
+    """Return whether a repair is proven to hold all records of the windows' files that it replaces.
+
+    Args:
+        files: The files of windows, by path.
+    """
+    # Given up, accepted although it differs, or sealed by a release that didn't compare.
+    if repair.changed != ():
+        return False
+    # What Kafka no longer had of a file isn't in its ranges, and wasn't compared.
+    accepted = parse_ranges("acknowledged", repair.acknowledged)
+    return not any(
+        overlapping(accepted.get(content.tp, ()), OffsetRange(content.first, content.last + 1))
+        for path in repair.replaces
+        if path in files
+        for content in files[path].contents
+    )
 
 
 def _compared_now(

@@ -240,6 +240,41 @@ def test_remove_superseded_window_not_made_good(
     assert "keeping 4 files" in said[0]
 
 
+def test_remove_superseded_repair_of_repair_not_made_good(
+    case: Superseded, said: list[str]
+) -> None:
+    """A repair that is damaged in turn, and can't be drained again, stands for no old file."""
+    case.path(case.first[0]).unlink()
+    [repaired] = repair(case, changed=())
+    case.path(repaired).unlink()
+    case.made.seal_window("repair_2", {P0: dense(0, 10)}, [repaired.path], changed=None)
+
+    assert remove_superseded(case.made.archive)["removed_files"] == 0
+
+    assert all(case.there(case.batches))
+    assert "keeping 4 files" in said[0]
+
+
+def test_remove_superseded_repair_lacks_some(case: Superseded, said: list[str]) -> None:
+    """What somebody has accepted as lost may be in the old files alone, whatever was drained."""
+    lost = [case.first[0], *case.closed]
+    for file in lost:
+        case.path(file).unlink()
+    # Kafka has the other file's records, all of which are the same.
+    case.made.seal_window(
+        "repair_1",
+        {P0: dense(10, 12)},
+        [file.path for file in lost],
+        changed=(),
+        acknowledged=("t:0:0-10",),
+    )
+
+    assert remove_superseded(case.made.archive)["removed_files"] == 0
+
+    assert all(case.there(case.batches))
+    assert "keeping 4 files" in said[0]
+
+
 def repair(case: Superseded, *, changed: tuple[str, ...] | None) -> list[ArchiveFile]:
     """Let a repair stand for the first window's first file."""
     lost = [case.first[0].path]
