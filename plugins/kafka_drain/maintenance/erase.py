@@ -74,6 +74,7 @@ from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, roll_between_drains
 from kafka_drain.windows.superseded_files import (
+    badly_repaired,
     held_before,
     needed_files,
     remove_superseded,
@@ -507,13 +508,15 @@ def _copies(
         )
     if targets:
         copies.append(f"topics that they were republished to: {', '.join(sorted(targets))}")
-    live = {file.path for file in files} | snapshot.fold.gone
+    kept = frozenset[str]().union(*badly_repaired(snapshot, there & snapshot.fold.gone).values())
+    live = {file.path for file in files} | (snapshot.fold.gone - kept)
     others = sorted(there - live)
     if others:
         copies.append(
             f"{len(others):,} data files in the archive's folders that no reader gets, such as "
-            f"{others[0]}: left by killed tasks, replaced by a repair, or of a window that isn't "
-            "sealed yet. They weren't searched; delete those that nothing is writing"
+            f"{others[0]}: left by killed tasks, replaced by a repair, kept because a repair isn't "
+            "proven to hold their records, or of a window that isn't sealed yet. They weren't "
+            "searched; delete those that nothing is writing"
         )
     return copies
 

@@ -80,7 +80,7 @@ def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict
     # Before the windows are read: all that stand for locked files would be, each day until then.
     free = there - locks.locked(there).keys()
     free -= held_back(snapshot, free)
-    free -= _badly_repaired(snapshot, free)
+    free -= _kept_for_repairs(snapshot, free)
     relied_on = snapshot.fold.relied_on(free)
     damage = check_files_of(relied_on, deep=DEEP, superseded=snapshot.fold.replaced)
     needed = needed_files(archive) if there else {}
@@ -144,30 +144,39 @@ def held_back(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str]:
     return held
 
 
-def _badly_repaired(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str]:
+def badly_repaired(snapshot: Snapshot, paths: Collection[str]) -> dict[str, frozenset[str]]:
     """Return replaced files whose windows have lost files that a repair may not make good.
 
     Args:
         snapshot: The archive.
         paths: Files that windows replace.
+
+    Returns:
+        The files that stay, by the repair's window.
     """
     # Also those of repairs: one may be damaged and repaired in turn.
     by_folder = {window.name: window.receipt.replaces for window in snapshot.fold.windows}
     files = {file.path: file for receipt in snapshot.fold.receipts for file in receipt.files}
-    held: frozenset[str] = frozenset()
-    for repair in snapshot.fold.of_kind(WindowKind.REPAIR):
-        if _makes_good(repair.receipt, files):
-            continue
-        if found := held_before(repair.receipt.replaces, by_folder).intersection(paths):
-            held |= found
-            text = (
-                f"remove {snapshot.root}: WARNING keeping {len(found):,} files, such as "
-                f"{min(found)}: what stands for them was damaged, and window {repair.key}, which "
-                "stands for that, isn't proven to hold the same records. They may be the only "
-                "copy; no reader gets them"
-            )
-            say(Line(text, Level.WARNING))
-    return held
+    found = {
+        repair.key: held_before(repair.receipt.replaces, by_folder).intersection(paths)
+        for repair in snapshot.fold.of_kind(WindowKind.REPAIR)
+        if not _makes_good(repair.receipt, files)
+    }
+    return {key: held for key, held in found.items() if held}
+
+
+def _kept_for_repairs(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str]:
+    """Return the files that stay because of repairs, and say so."""
+    found = badly_repaired(snapshot, paths)
+    for key, held in found.items():
+        text = (
+            f"remove {snapshot.root}: WARNING keeping {len(held):,} files, such as "
+            f"{min(held)}: what stands for them was damaged, and window {key}, which "
+            "stands for that, isn't proven to hold the same records. They may be the only "
+            "copy; no reader gets them"
+        )
+        say(Line(text, Level.WARNING))
+    return frozenset[str]().union(*found.values())
 
 
 def _makes_good(repair: Receipt, files: Mapping[str, SealedFile]) -> bool:

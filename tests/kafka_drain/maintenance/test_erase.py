@@ -672,6 +672,20 @@ def test_plan_erasure_copies(made: MadeArchive, monkeypatch: pytest.MonkeyPatch)
     assert copies() == [*local[:3], "older versions of objects", local[3]]
 
 
+def test_plan_erasure_kept_for_repair(made: MadeArchive) -> None:
+    """Old files that no maintenance removes, as a repair may not hold their records, are named."""
+    old = next(file for file in made.files() if "-0." in file.path)
+    [new] = made.seal_window("compact_0001", {TP: dense(0, 10)}, [old.path])
+    made.seal_window("repair_1", {TP: dense(0, 10)}, [new.path], changed=("flights:0:0-10",))
+    (made.root / new.path).unlink()
+
+    erase(made.root)
+
+    assert lying(made.root) == left() + left(10, but=frozenset())
+    plan = plan_erasure(pipeline_of(made.root), cluster(), None)
+    assert any(copy.startswith("1 data files") and old.path in copy for copy in plan.copies)
+
+
 def format_of(path: Path) -> int:
     """Return the format that an archive.json says."""
     version: int = json.loads(path.read_text())["format_version"]
