@@ -197,12 +197,12 @@ class MadeArchive:
             window=key,
             replaces=replaces,
             fingerprint=content_of(files).fingerprint if is_known else None,
+            acknowledged=acknowledged,
             # Later than the windows before it.
             sealed_at=sealed_at
             or (NOW + timedelta(seconds=len(self.archive.snapshot().windows))).isoformat(),
         )
-        receipt = replace(receipt, changed=changed, acknowledged=acknowledged)
-        window.write_receipt(receipt.sealed())
+        window.write_receipt(replace(receipt, changed=changed).sealed())
         return list(files_of_receipt(window, receipt, "parquet"))
 
     def write(self, folder: str, batch: Batch, **columns: Any) -> list[CommittedFile]:

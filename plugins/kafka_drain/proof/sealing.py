@@ -16,6 +16,7 @@ from kafka_drain.archive.receipts import (
     SealedPartition,
     SealedTail,
 )
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
@@ -133,10 +134,12 @@ def seal_window(
         provenance: Hashes of the receipts whose segments were rewritten, by path.
     """
     sealed_files = _sealed_files(files)
+    # Offsets of a topic of which it has nothing else may be accepted, too.
+    of_topics = [*(tp for tp, _ in ranges), *parse_ranges("acknowledged", acknowledged)]
     return Receipt(
         pipeline=identity.pipeline,
         cluster_id=identity.cluster_id,
-        topics=_topics(identity, (tp for tp, _ in ranges)),
+        topics=_topics(identity, of_topics),
         generation=None,
         window=window,
         first_batch=0,

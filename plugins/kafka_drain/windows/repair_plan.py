@@ -55,7 +55,7 @@ class RepairPlan:
         replaces: Damaged files, relative to the archive, that the window replaces.
         later: Lost offsets that windows of their own drain next: of each batch without a receipt,
             because a roll removes its window, and of later incarnations of the topics.
-        topics: Ids of the incarnations whose offsets the window has.
+        topics: Ids of the incarnations whose offsets the window has, or says are accepted as lost.
         given_up: Accepted offsets of sealed files of which nothing is left to drain: a window that
             replaces the files says that these are gone.
         manifest: The generation whose manifest is rebuilt; None if no manifest is.
@@ -187,6 +187,10 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     if of_sealed and any(batches):
         replaced &= sealed
     first, topics = _of_one_incarnation(report, first)
+    # Of a topic of which nothing is left to drain, the window says whose offsets are accepted.
+    for file, receipt in report.damaged:
+        for each in file.contents if file.path in replaced else ():
+            topics.setdefault(each.topic, receipt.topics.get(each.topic, ""))
     waiting = [
         (file, receipt)
         for file, receipt in report.damaged

@@ -22,13 +22,14 @@ from kafka_drain.findings import errors
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.verify_archive import Verifier
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
-from tests.kafka_drain.fake_cluster import fake_application
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.golden import (
     CHECKPOINT,
     END,
@@ -39,6 +40,7 @@ from tests.kafka_drain.golden import (
     row,
     write_rows,
 )
+from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.windows.test_repair_plan_again import all_lost, seal_next
 
 ROWS = [row(P0, offset) for offset in range(END, 50)]
@@ -161,6 +163,42 @@ def test_run_repair_gives_up(
     verifier = Verifier(str(archive.root), True)
     verifier.run()
     assert verifier.report()["verdict"] == "complete"
+
+
+def test_run_repair_gives_up_topic(
+    tmp_path: Path, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is accepted of one topic counts, also if only another one has records left to drain."""
+    made = MadeArchive(tmp_path / "made", {"flights": "id-1", "other": "id-2"})
+    other = TopicPartition("other", 0)
+    for start in (0, 10):
+        files = made.seal({P0: dense(start, start + 10), other: dense(start, start + 10)})
+        for file in files if start == 0 else ():
+            (made.root / file.path).unlink()
+    made.open_generation()
+
+    def gone(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> list[Gap]:
+        reasons = {P0: GapReason.LOST, other: GapReason.EXPIRED}
+        return [Gap(tp, r, reasons[tp]) for tp, ranges in asked.items() for r in ranges]
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", gone)
+    logs: Any = FakeCluster({P0: Log(end=20), other: Log(10, 20)}, topic_ids=made.topic_ids)
+    accepted, same = {other: [OffsetRange(0, 10)]}, {P0: [OffsetRange(0, 10)]}
+    asked = RepairRequest(made.archive, logs, acknowledged=accepted, replaceable=same)
+    pipeline = Pipeline(
+        name="made",
+        topics=["flights", "other"],
+        archive=str(made.root),
+        partition_by=["topic"],
+    )
+    spark = Spark([row(P0, offset) for offset in range(10)])
+
+    assert errors(run_repair(asked, lambda: pipeline, spark, run="test").findings) == []
+
+    [window] = made.archive.snapshot().sealed
+    assert window.receipt.topics == made.topic_ids
+    # It is sealed, and nobody has to accept it again.
+    assert errors(validate_archive(made.archive, logs, deep=True).findings) == []
 
 
 def test_run_repair_spark_failed(archive: Archive, lost: str) -> None:
