@@ -79,6 +79,7 @@ def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict
     locks = locks or StoreLocks(archive.root, f"remove {archive.root}")
     # Before the windows are read: all that stand for locked files would be, each day until then.
     free = there - locks.locked(there).keys()
+    has_locked = len(free) < len(there)
     free -= held_back(snapshot, free)
     free -= _kept_for_repairs(snapshot, free)
     relied_on = snapshot.fold.relied_on(free)
@@ -93,7 +94,7 @@ def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict
                 "needs them; if it won't be resumed, end it with "
                 f"{RepublishRun(archive.root, run).abandoning}"
             )
-    if len(free) < len(there):
+    if has_locked:
         say(
             f"remove {archive.root}: keeping {locks.summary(there)}: the store refuses to delete "
             "them before; no reader gets them, and a later maintenance removes them"

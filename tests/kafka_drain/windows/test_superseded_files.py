@@ -238,6 +238,7 @@ def test_remove_superseded_window_not_made_good(
 
     assert all(case.there([*case.batches, *second]))
     assert "keeping 4 files" in said[0]
+    assert not any("the store refuses" in line for line in said)
 
 
 def test_remove_superseded_repair_of_repair_not_made_good(
