@@ -516,7 +516,8 @@ def _copies(
             f"{len(others):,} data files in the archive's folders that no reader gets, such as "
             f"{others[0]}: left by killed tasks, replaced by a repair, kept because a repair isn't "
             "proven to hold their records, or of a window that isn't sealed yet. They weren't "
-            "searched; delete those that nothing is writing"
+            "searched; delete those that nothing is writing, and kept ones only if you don't need "
+            "their other records"
         )
     return copies
 
