@@ -117,16 +117,18 @@ class Child:
 
     def _read(self) -> None:
         """Deliver answers until the child is gone, then deliver an empty answer to all waiters."""
-        for line in self._process.stdout:  # type: ignore[union-attr]
-            message = json.loads(line)
+        try:
+            for line in self._process.stdout:  # type: ignore[union-attr]
+                message = json.loads(line)
+                with self._lock:
+                    waiting = self._waiting.pop(message["number"])
+                waiting.put(message["answer"])
+        finally:
             with self._lock:
-                waiting = self._waiting.pop(message["number"])
-            waiting.put(message["answer"])
-        with self._lock:
-            self._is_gone = True
-            for waiting in self._waiting.values():
-                waiting.put({})
-            self._waiting = {}
+                self._is_gone = True
+                for waiting in self._waiting.values():
+                    waiting.put({})
+                self._waiting = {}
 
 
 def processes_for(groups: Sequence[Sequence[Job]], records: int, most: int | None = None) -> int:

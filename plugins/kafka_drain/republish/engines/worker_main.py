@@ -10,12 +10,13 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.offsets import TopicPartition
@@ -100,8 +101,27 @@ def _read_job(document: dict[str, Any]) -> Job:
     )
 
 
-def main() -> int:
-    """Run the jobs read from standard input, each in a thread; end with the input."""
+def own_streams() -> tuple[TextIO, TextIO]:
+    """Return standard input and output, and keep them from a user's function and libraries.
+
+    What those print would be no answer, and goes to standard error; they read an empty input.
+    """
+    own = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return own
+
+
+def main(asking: TextIO | None = None, answering: TextIO | None = None) -> int:
+    """Run the jobs that are asked for, each in a thread; end with the input.
+
+    Args:
+        asking: Has the jobs; None for standard input.
+        answering: Gets the answers; None for standard output.
+    """
+    asking, answering = asking or sys.stdin, answering or sys.stdout
     # Looking for garbage among the modules takes a tenth of a second when a process ends.
     atexit.register(gc.freeze)
     ended = threading.Event()
@@ -116,10 +136,10 @@ def main() -> int:
         except BaseException as error:  # without an answer, the parent would wait for ever
             answer = {"error": "DeliveryError", "message": f"{type(error).__name__}: {error}"}
         with printing:
-            sys.stdout.write(json.dumps({"number": number, "answer": answer}) + "\n")
-            sys.stdout.flush()
+            answering.write(json.dumps({"number": number, "answer": answer}) + "\n")
+            answering.flush()
 
-    for line in sys.stdin:
+    for line in asking:
         asked = json.loads(line)
         threading.Thread(target=do, args=(asked["number"], asked["job"])).start()
     # Python exits after these threads end, which they do soon after this.
@@ -128,4 +148,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*own_streams()))

@@ -6,15 +6,21 @@ import io
 import json
 import os
 import signal
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafka_drain.errors import DeliveryError
+from kafka_drain.errors import ConfigError, DeliveryError, KafkaDrainError
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing.change import Change
+from kafka_drain.republish.changing.function_id import FunctionId
+from kafka_drain.republish.changing.spec import ChangeRequest, ChangeSpec
 from kafka_drain.republish.engines import worker, worker_main
 from kafka_drain.republish.engines.worker import Child, Worker
 from kafka_drain.republish.engines.worker_main import VerifyJob
+from tests.kafka_drain.republish.sending.test_shard_sender import job as send_job
 
 JOB = VerifyJob("/archives/none", "/archives/none", "run", (TopicPartition("t", 0),), {})
 
@@ -74,3 +80,31 @@ def test_child_ends_without_answer(is_killed: bool, said: str) -> None:
             child.do(JOB)
     finally:
         child.close()
+
+
+@pytest.mark.parametrize(
+    "says", ["print('loaded')", "import os; os.write(1, b'loaded')", "import sys; sys.stdin.read()"]
+)
+def test_child_function_prints(says: str, tmp_path: Path) -> None:
+    """What a user's function prints is no answer, and what it reads no job: nobody waits for it."""
+    (tmp_path / "prints.py").write_text(f"{says}\ndef f(batch): return batch\n")
+    spec = ChangeSpec(ChangeRequest(function="prints:f"), FunctionId("prints:f", "0", "3"))
+    failed: list[KafkaDrainError] = []
+    child = Child()
+
+    def do() -> None:
+        try:
+            child.do(send_job(change=Change(spec, folder=str(tmp_path))))
+        except KafkaDrainError as error:
+            failed.append(error)
+
+    asking = threading.Thread(target=do, daemon=True)
+    try:
+        asking.start()
+        asking.join(20)
+        assert not asking.is_alive()
+    finally:
+        child.close()
+    # The module was imported, and isn't the planned one.
+    assert [type(error) for error in failed] == [ConfigError]
+    assert "the plan has the function prints:f" in str(failed[0])
