@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -164,11 +164,13 @@ class Kubernetes:
             ConfigError: When it refuses.
         """
         selector = f"{_PREFIX}{tag}={_SET},spark-role=driver"
-        answer = (
-            self._ask(self.api.list_namespaced_pod, self.namespace, label_selector=selector) or {}
+        pods = self._ask(
+            self.api.list_namespaced_pod,
+            self.namespace,
+            read=lambda answer: [DriverPod.from_dict(pod) for pod in answer["items"] or []],
+            label_selector=selector,
         )
-        pods = [DriverPod.from_dict(pod) for pod in answer.get("items", [])]
-        return [pod for pod in pods if pod.is_alive or not alive]
+        return [pod for pod in pods or [] if pod.is_alive or not alive]
 
     def application(self, application_id: str) -> DriverPod:
         """Return a driver's pod, also when it is gone.
@@ -177,10 +179,14 @@ class Kubernetes:
             NoAnswerError: When the API server doesn't answer, or the pod's node doesn't.
             ConfigError: When it refuses.
         """
-        found = self._ask(self.api.read_namespaced_pod, application_id, self.namespace)
-        if found is None:
+        pod: DriverPod | None = self._ask(
+            self.api.read_namespaced_pod,
+            application_id,
+            self.namespace,
+            read=DriverPod.from_dict,
+        )
+        if pod is None:
             return DriverPod(application_id, self.namespace, "Gone", why="the pod was deleted")
-        pod = DriverPod.from_dict(found)
         if pod.is_alive and pod.phase == "Unknown":
             raise NoAnswerError(f"the node of pod {pod.id} doesn't answer: {pod.why}")
         return pod
@@ -263,8 +269,18 @@ class Kubernetes:
         """
         self._ask(self.api.delete_namespaced_secret, application_id, self.namespace)
 
-    def _ask(self, call: Any, *arguments: Any, **options: Any) -> Any:
-        """Return the answer to a request; None if its object doesn't exist, or does already."""
+    def _ask(
+        self,
+        call: Any,
+        *arguments: Any,
+        read: Callable[[Any], Any] = lambda answer: answer,
+        **options: Any,
+    ) -> Any:
+        """Return the answer to a request; None if its object doesn't exist, or does already.
+
+        Args:
+            read: Reads an answer in JSON.
+        """
         from urllib3.exceptions import HTTPError
 
         try:
@@ -288,7 +304,14 @@ class Kubernetes:
             )
         if not 200 <= status < 300:
             raise NoAnswerError(said)
-        return json.loads(data)
+        try:
+            return read(json.loads(data))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # A proxy, or another page.
+            raise NoAnswerError(
+                "the Kubernetes API server doesn't answer: what is at its address answers "
+                f"{status}, but its answer isn't an API server's"
+            ) from error
 
 
 def _message(data: bytes | str) -> str:

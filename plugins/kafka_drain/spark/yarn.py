@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.error import HTTPError, URLError
@@ -225,8 +226,9 @@ class ResourceManager:
                             "doesn't have (SPNEGO, for example); use deploy mode client"
                         ) from error
                 errors.append(f"{address}: {error}")
-            except (URLError, OSError, ValueError) as error:
-                errors.append(f"{address}: {error}")
+            except (URLError, OSError, ValueError, HTTPException) as error:
+                # The last is for one that broke off, or isn't HTTP.
+                errors.append(f"{address}: {error or type(error).__name__}")
             else:
                 try:
                     return read(answer)

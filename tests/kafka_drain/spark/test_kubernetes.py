@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -297,6 +298,23 @@ def test_api_refuses(fake: FakeKubernetes, status: int, error: type[Exception], 
     for ask in (known.tagged, known.application, known.kill, known.clean_up):
         with pytest.raises(error, match=says):
             ask(NAME)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("said", ["<html>", [], {}, {"items": [{}]}, {"items": 1}, None])
+def test_api_other_answers(
+    fake: FakeKubernetes, monkeypatch: pytest.MonkeyPatch, said: Any
+) -> None:
+    """What isn't an API server's answer, such as a proxy's, is none: the application goes on."""
+    known = kubernetes(fake)
+    data = said.encode() if isinstance(said, str) else json.dumps(said).encode()
+    answer = SimpleNamespace(status=200, reason="OK", data=data)
+    for name in ("list_namespaced_pod", "read_namespaced_pod"):
+        monkeypatch.setattr(known.api, name, lambda *_, **__: answer)
+
+    with pytest.raises(NoAnswerError, match="isn't an API server's"):
+        known.application(NAME)
+    with pytest.raises(NoAnswerError, match="isn't an API server's"):
+        known.tagged(RUN)
 
 
 def test_api_silent(fake: FakeKubernetes) -> None:

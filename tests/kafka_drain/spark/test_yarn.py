@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,6 +178,27 @@ def test_ask_no_answer(manager: Manager) -> None:
     """Silence is no state of an application: it may run on."""
     with pytest.raises(NoAnswerError, match=r"http://127.0.0.1:1: .*refused.*404"):
         ResourceManager(["http://127.0.0.1:1", manager.address]).application("a_1")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{", b"SSH-2.0-OpenSSH_9.6\r\n"],
+)
+def test_ask_broken_off(answer: bytes) -> None:
+    """An answer that breaks off, or is no HTTP, is none: the application isn't ended for it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def once() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+        answering = threading.Thread(target=once)
+        answering.start()
+        with pytest.raises(NoAnswerError, match="no ResourceManager answers: "):
+            ResourceManager([f"http://127.0.0.1:{server.getsockname()[1]}"]).application("a_1")
+        answering.join()
 
 
 @pytest.mark.parametrize("status", [401, 403])
