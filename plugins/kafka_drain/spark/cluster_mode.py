@@ -106,6 +106,9 @@ class SparkCluster(SparkSubmit):
         self._known = manager
         self._started = started
         self._id = ""
+        #: The run that is being submitted, as long as its application's id isn't known.
+        self._submits = ""
+        self._is_stopped = False
         self._runs: list[tuple[Job, RunFolder]] = []
         self._rest: list[Job] = []
         self._heard = 0
@@ -123,6 +126,7 @@ class SparkCluster(SparkSubmit):
         Raises:
             SparkJobError: When it failed.
         """
+        self._is_stopped = False
         run_on(self, application, self._started)
         if self._rest:
             rest = [str(job.path) for job in self._rest]
@@ -217,9 +221,14 @@ class SparkCluster(SparkSubmit):
             folder.write(document, spec)
         elsewhere = replace(application, arguments=[application.kind, RUN_OPTION, *folders])
         command = elsewhere.command(self._connection.master, options, self._connection.binary)
+        self._submits = run
         try:
             ended = self._submit(command, {**os.environ, **application.environment})
             self._id = self._submitted(run, ended)
+            if self._is_stopped:
+                # Whoever stopped it may not have seen it yet.
+                self._kill(self._id)
+                return self._id
             self._manager.hand_over(self._id, secrets)
         except SparkJobError:
             raise
@@ -228,6 +237,8 @@ class SparkCluster(SparkSubmit):
             for app in self._manager.tagged(run):
                 self._manager.kill(app.id)
             raise
+        finally:
+            self._submits = ""
         return self._id
 
     def _submit(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -315,8 +326,12 @@ class SparkCluster(SparkSubmit):
         self._kill(application_id)
 
     def stop(self) -> None:
-        """Stop spark-submit, or kill the application."""
+        """Stop spark-submit, or kill the application; both, if one has handed over the other."""
+        self._is_stopped = True
         super().stop()
+        if self._submits and not self._id:
+            for app in self._manager.tagged(self._submits):
+                self._kill(app.id)
         self._kill(self._id)
 
     def _kill(self, application_id: str) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -434,6 +437,60 @@ def test_end_application(world: World, how: str) -> None:
         engine.stop()
 
     assert yarn.killed == ["a_1"]
+
+
+def test_stop_while_submitting(world: World) -> None:
+    """Who is stopped while spark-submit has handed the application over leaves none running.
+
+    From a signal's handler, as Airflow stops a task: the thread that submits does nothing meanwhile.
+    """
+    engine, yarn = world.engine(RUNNING)
+    application = world.application(then="sys.stdout.flush(); import time; time.sleep(60)")
+    main = threading.get_ident()
+
+    def tell() -> None:
+        while not (world.note.exists() and world.note.read_text().endswith("]")):
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: engine.stop())
+    try:
+        threading.Thread(target=tell).start()
+        with pytest.raises(SparkJobError, match="a_1 ended as KILLED"):
+            run_or_give_up(engine, application)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert set(yarn.killed) == {"a_1"}
+
+
+def test_stop_before_known(world: World) -> None:
+    """Who is stopped before YARN knows what spark-submit has submitted leaves none running."""
+    engine, yarn = world.engine(RUNNING)
+    tagged = yarn.tagged
+
+    def late(tag: str, *, alive: bool = True) -> list[YarnApplication]:
+        if alive or yarn.calls:
+            return tagged(tag, alive=alive) if yarn.calls else []
+        engine.stop()
+        yarn.calls.append("stopped")
+        return []
+
+    yarn.tagged = late  # type: ignore[method-assign]
+    with pytest.raises(SparkJobError, match="a_1 ended as KILLED"):
+        run_or_give_up(engine, world.application())
+
+    assert yarn.killed == ["a_1"]
+
+
+def run_or_give_up(engine: SparkCluster, application: Any) -> None:
+    """Run an application; if it isn't killed within three seconds, kill it all the same."""
+    giving_up = threading.Timer(3, lambda: engine._manager.states.__setitem__(0, FAILED))
+    giving_up.start()
+    try:
+        engine(application)
+    finally:
+        giving_up.cancel()
 
 
 @dataclass(frozen=True)
