@@ -134,7 +134,7 @@ class KafkaDrainOperator(SparkJobOperator):
         self.say_plan(plan.lines())
         if plan.nothing_to_do:
             return plan.to_dict() | {"records": 0, "receipt": None}
-        result = run_backfill(plan, pipeline, cluster, self.run_application, run=context["run_id"])
+        result = run_backfill(plan, pipeline, cluster, self.runner, run=context["run_id"])
         self._lineage = drain_lineage(
             cluster.config.bootstrap_servers,
             {tp.topic for tp in plan.ranges},

@@ -91,7 +91,7 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                 self.say_plan(line for plan in group.plans.values() for line in plan.lines())
                 for name, error in group.failures.items():
                     self.log.error("drain %s: not drained: %s", name, error)
-                run_group(group, self.run_application)
+                run_group(group, self.runner)
                 for name, result in group.results.items():
                     tell_drain(name, result)
                 self._lineage = self._told(group, clusters)

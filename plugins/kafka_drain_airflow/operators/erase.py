@@ -108,7 +108,7 @@ class EraseOperator(ApplyOperator):
         cluster = kafka_cluster(self.pipeline.kafka_conn_id)
         if self.applies():
             erased = run_erasure(
-                self.pipeline, cluster, self.run_application, request, run=context["run_id"]
+                self.pipeline, cluster, self.runner, request, run=context["run_id"]
             )
             return {"archive": self.pipeline.archive} | erased
         if within is None:
@@ -133,7 +133,7 @@ class EraseOperator(ApplyOperator):
         erased = run_approved(
             self.pipeline,
             kafka_cluster(self.pipeline.kafka_conn_id),
-            self.run_application,
+            self.runner,
             frozen,
             run=context["run_id"],
         )

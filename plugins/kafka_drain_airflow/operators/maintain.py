@@ -68,7 +68,7 @@ class MaintainOperator(ApplyOperator):
             return run_maintenance(
                 self.pipeline,
                 kafka_cluster(self.pipeline.kafka_conn_id),
-                self.run_application,
+                self.runner,
                 run=context["run_id"],
             )
         if within is None:
@@ -91,7 +91,7 @@ class MaintainOperator(ApplyOperator):
         return run_approved(
             self.pipeline,
             kafka_cluster(self.pipeline.kafka_conn_id),
-            self.run_application,
+            self.runner,
             frozen,
             run=context["run_id"],
         )

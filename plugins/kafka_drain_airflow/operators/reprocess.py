@@ -103,7 +103,7 @@ class ReprocessOperator(ApplyOperator):
                 self.say_dry_run()
                 return plan.to_dict()
             removed = run_reprocess(
-                plan, self.pipeline, cluster, self.run_application, run=context["run_id"]
+                plan, self.pipeline, cluster, self.runner, run=context["run_id"]
             )
         return self._replaced(context, plan.to_dict() | removed)
 
@@ -118,7 +118,7 @@ class ReprocessOperator(ApplyOperator):
         if not self.carries_out(frozen, decision):
             return plan.to_dict() | {"removed_files": 0, "removed_bytes": 0}
         removed = run_approved(
-            plan, self.pipeline, cluster, self.run_application, frozen, run=context["run_id"]
+            plan, self.pipeline, cluster, self.runner, frozen, run=context["run_id"]
         )
         return self._replaced(context, plan.to_dict() | removed)
 

@@ -162,7 +162,7 @@ class RepublishToKafkaOperator(ApplyOperator):
                 cluster,
                 self.pipeline,
                 folder,
-                self.run_application,
+                self.runner,
             )
             with no_second_try(republish), self._engines:
                 receipt = republish.execute(self._engines, utc_now)

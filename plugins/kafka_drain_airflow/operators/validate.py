@@ -146,7 +146,7 @@ class ValidateManifestOperator(SparkJobOperator):
             "scope": "all" if self.scope == "all" else "open",
             "acknowledged": options.acknowledged,
             "run": context.get("run_id"),
-            "read_many": read_by_spark(self.pipeline, self.run_application),
+            "read_many": read_by_spark(self.pipeline, self.runner),
             "signer": signer,
         }
         try:

@@ -117,3 +117,55 @@ def test_task_state_store(tmp_path: Path) -> None:
     )
 
     assert json.loads(ended.stdout.splitlines()[-1]) == {"spark_application": "a_1"}
+
+
+# What a job is watched for ends it through its runner.
+STOP = """
+import json, sys, warnings
+from types import SimpleNamespace as Some
+warnings.simplefilter("ignore")
+from kafka_drain.spark.engine import stop_running
+from kafka_drain.windows import backfill, backfill_plan
+from kafka_drain_airflow import KafkaDrainOperator, Pipeline
+pipeline = Pipeline(name="p", topics=["t"], archive="/archive")
+made = KafkaDrainOperator(task_id="task", pipeline=pipeline)
+stopped = []
+made._engine().stop = lambda: stopped.append("stopped")
+plan = Some(lines=list, nothing_to_do=False, ranges={})
+backfill_plan.plan_backfill = lambda *_, **__: plan
+def run(plan, pipeline, cluster, runner, run):
+    stop_running(runner)
+    return {"records": 0}
+backfill.run_backfill = run
+cluster = Some(config=Some(bootstrap_servers="h"))
+made._drain_window(pipeline, cluster, Some(force=False, acknowledged=[]), None, {"run_id": "r"})
+print(json.dumps(stopped))
+"""
+
+
+def test_window_stopped_by_its_watch(tmp_path: Path) -> None:
+    """A window whose topic was deleted, or whose Kafka is away, is ended in Airflow as well."""
+    ended = subprocess.run(
+        [sys.executable, "-c", STOP],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "plugins"),
+            "AIRFLOW_HOME": str(tmp_path),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert json.loads(ended.stdout.splitlines()[-1]) == ["stopped"]
+
+
+def test_operators_pass_runners() -> None:
+    """No operator passes just the function that runs an application, which nobody could stop."""
+    folder = ROOT / "plugins" / "kafka_drain_airflow" / "operators"
+    sources = {path.name: path.read_text() for path in folder.glob("*.py")}
+
+    assert [name for name, text in sources.items() if "self.run_application" in text] == [
+        "spark_job.py"
+    ]
