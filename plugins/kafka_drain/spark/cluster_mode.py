@@ -109,6 +109,8 @@ class SparkCluster(SparkSubmit):
         #: The run that is being submitted, as long as its application's id isn't known.
         self._submits = ""
         self._is_stopped = False
+        #: Whether what is found is followed to its end, and not just looked for.
+        self._follows = False
         self._runs: list[tuple[Job, RunFolder]] = []
         self._rest: list[Job] = []
         self._heard = 0
@@ -126,8 +128,11 @@ class SparkCluster(SparkSubmit):
         Raises:
             SparkJobError: When it failed.
         """
-        self._is_stopped = False
-        run_on(self, application, self._started)
+        self._is_stopped, self._follows = False, True
+        try:
+            run_on(self, application, self._started)
+        finally:
+            self._follows = False
         if self._rest:
             rest = [str(job.path) for job in self._rest]
             self(replace(application, arguments=[application.kind, *rest]))
@@ -145,6 +150,7 @@ class SparkCluster(SparkSubmit):
         self._known = self._known or manager_of(self._connection, application.conf)
         self._id, self._runs, self._rest = "", [], []
         leases = {}
+        secrets: dict[str, Path] = {}
         for job in jobs_of(application):
             folder, app = self._find(job, application.kind)
             found_id = app.id if app else ""
@@ -156,11 +162,14 @@ class SparkCluster(SparkSubmit):
             run = folder.run()
             if app is not None and run is not None:
                 leases[job.archive] = run.lease
-                # Its submitter may have been killed before it handed them over.
-                self._manager.hand_over(found_id, _secrets_of(job, folder.spec()))
+                secrets |= _secrets_of(job, folder.spec())
         if not self._runs:
             self._rest = []
             return None
+        if self._id and self._follows:
+            # Its submitter may have been killed before it handed them over. All at once, and so not
+            # for one pipeline of a group: a second time changes nothing.
+            self._manager.hand_over(self._id, secrets)
         return StartedApplication(self._id, leases)
 
     def _find(self, job: Job, kind: str) -> tuple[RunFolder | None, ClusterApplication | None]:

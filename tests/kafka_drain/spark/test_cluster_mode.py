@@ -349,6 +349,28 @@ def test_follow_found_and_submit_rest(world: World) -> None:
     assert calls[0] == [1, 0]
 
 
+def test_follow_found_group(world: World) -> None:
+    """A group's driver gets the secrets of all its jobs at once: a Secret is created only once.
+
+    Each of its pipelines looks first whether a driver holds the lease of its archive.
+    """
+    engine, yarn = world.engine(RUNNING)
+    engine.submit(world.application(0, 1))
+    yarn.handed.clear()
+    for number in (0, 1):
+        for folder in world.folders(number):
+            folder.write_result({"records": number})
+    engine, _ = world.engine()
+    engine._known = yarn
+
+    for number in (0, 1):
+        assert engine.find(world.application(number)) is not None
+    yarn.states[:] = [RUNNING, SUCCEEDED]
+    engine(world.application(0, 1))
+
+    assert yarn.handed == [("a_1", "secrets-000.json", "secrets-001.json")]
+
+
 def test_find_other_options(world: World) -> None:
     """A drain with other options isn't followed, and none starts beside it."""
     submitted(world)
