@@ -15,7 +15,12 @@ from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import DrainJob, FindAgain, nothing_new, open_drain
 from kafka_drain.drain.preflight import DrainPlan
-from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
+from kafka_drain.errors import (
+    KafkaDrainError,
+    SparkJobError,
+    StoreUnavailableError,
+    TransientError,
+)
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.spark.engine import NoServerError, SparkRunner, StillRunningError
@@ -83,8 +88,8 @@ def open_group(
                     find=find,
                 )
                 job = leases.enter_context(opened)
-            except KafkaDrainError as error:
-                group.failures[pipeline.name] = error
+            except (KafkaDrainError, OSError) as error:
+                group.failures[pipeline.name] = _named(error, pipeline.archive)
                 continue
             group.plans[pipeline.name] = job.plan
             if job.nothing_to_run:
@@ -135,8 +140,18 @@ def finish_group(group: GroupJob) -> None:
     for name, job in group.jobs.items():
         try:
             group.results[name] = job.result()
-        except KafkaDrainError as error:
-            group.failures[name] = error
+        except (KafkaDrainError, OSError) as error:
+            group.failures[name] = _named(error, str(job.plan.archive.root))
+
+
+def _named(error: KafkaDrainError | OSError, archive: str) -> KafkaDrainError:
+    """Return kafka-drain's error for one of a file system: it may be of one archive only."""
+    if isinstance(error, KafkaDrainError):
+        return error
+    return StoreUnavailableError(
+        f"{error.filename or archive}: {error.strerror or error}; check that this user may read "
+        "and write the archive, and the machine's disks"
+    )
 
 
 def raise_failures(group: GroupJob) -> None:

@@ -226,3 +226,32 @@ def test_raise_failures(failures: list[type[KafkaDrainError]], kind: type[KafkaD
 def test_raise_failures_none() -> None:
     """A group without failures has ended well."""
     raise_failures(GroupJob())
+
+
+def test_open_group_file_system(opened: Any, tmp_path: Path) -> None:
+    """An archive whose file system refuses to be read doesn't keep the others from being drained."""
+    (tmp_path / "archive-a").symlink_to(tmp_path / "archive-a")
+
+    with opened() as group:
+        assert list(group.jobs) == ["b", "d"]
+        assert "symbolic links" in str(group.failures["a"])
+
+
+def test_finish_group_file_system(group: GroupJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails for one archive doesn't hide what the others drained."""
+    for name in ("b", "d"):
+        write_result(group, name)
+
+    def fail(job: Any) -> Any:
+        raise OSError(5, "Input/output error", "/archive-a")
+
+    failing = group.jobs["a"]
+    result = type(failing).result
+    monkeypatch.setattr(
+        type(failing), "result", lambda job: fail(job) if job is failing else result(job)
+    )
+    run_group(group, lambda _: None)
+
+    assert group.results.keys() == {"b", "c", "d"}
+    with pytest.raises(SparkJobError, match="a: /archive-a: Input/output error; check that"):
+        raise_failures(group)
