@@ -388,7 +388,11 @@ class SparkCluster(SparkSubmit):
                     answers.touch(mode=0o600)
                     answers.write_text(folder.answers())
                 write_private(Path(job.spec["result_path"]), result | folder.attempt())
-            folder.remove()
+            try:
+                folder.remove()
+            except Exception as error:
+                # Each store has its own exceptions, and none may fail what has ended.
+                self._say(Line(f"{folder.path} can't be removed: {error}", Level.WARNING))
         if self._id and any(job.spec.get("secrets_path") for job, _ in self._runs):
             try:
                 self._manager.clean_up(self._id)

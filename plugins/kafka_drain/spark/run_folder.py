@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -69,11 +70,14 @@ class RunFolder:
 
     @classmethod
     def new(cls, archive: UPath, run: str) -> RunFolder:
-        """Return the folder of a new run; removes those that are too old."""
+        """Return the folder of a new run; removes those that are too old, if it can."""
         too_old = name_of(datetime.now(timezone.utc) - KEPT, "")
         for folder in cls.all_of(archive):
             if folder.path.name < too_old:
-                folder.remove()
+                # Another user's, or one that another process is removing just now; each store has
+                # its own exceptions.
+                with suppress(Exception):
+                    folder.remove()
         return cls(archive / NAME / run)
 
     def write(self, run: RunDocument, spec: Mapping[str, Any]) -> None:

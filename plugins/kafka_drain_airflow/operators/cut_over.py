@@ -107,9 +107,7 @@ class CutOverOperator(SparkJobOperator):
                 )
             target = kafka_cluster(settings.kafka_conn_id)
             archive = Archive.at(self.pipeline.archive)
-            self._engines = Engines(
-                str(archive.root), target, self.pipeline, folder, self.runner
-            )
+            self._engines = Engines(str(archive.root), target, self.pipeline, folder, self.runner)
             cut_over = CutOver(
                 archive,
                 self.pipeline,

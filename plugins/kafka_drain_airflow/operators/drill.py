@@ -69,9 +69,7 @@ class DrillOperator(SparkJobOperator):
             options = self.options(DrillOptions)
             cluster = kafka_cluster(settings.kafka_conn_id or self.pipeline.kafka_conn_id)
             archive = Archive.at(self.pipeline.archive)
-            self._engines = Engines(
-                str(archive.root), cluster, self.pipeline, folder, self.runner
-            )
+            self._engines = Engines(str(archive.root), cluster, self.pipeline, folder, self.runner)
             request = DrillRequest(
                 sample=options.sample or settings.sample,
                 seed=options.seed,

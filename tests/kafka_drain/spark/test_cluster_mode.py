@@ -584,6 +584,31 @@ def test_clean_up_refused(world: World) -> None:
     assert world.heard[-1] == "no right; the secrets of a_1 remain"
 
 
+@pytest.mark.parametrize("error", [PermissionError(13, "denied"), FileNotFoundError(2, "gone")])
+def test_run_folders_stay(world: World, monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    """Run folders that can't be removed, as another user's, fail nothing that runs or is done."""
+    old = world.archive / "0" / "runs" / "20200101t000000z-0"
+    old.mkdir(parents=True)
+    engine, yarn = world.engine(RUNNING, SUCCEEDED)
+    application = yarn.application
+
+    def ended(application_id: str) -> YarnApplication:
+        world.folders()[0].write_result({"records": 3})
+        return application(application_id)
+
+    def fail(folder: Any) -> None:
+        raise error
+
+    yarn.application = ended  # type: ignore[method-assign]
+    monkeypatch.setattr(run_folder, "_remove", fail)
+
+    engine(world.application())
+
+    assert world.result() == {"records": 3}
+    assert (yarn.killed, old.exists()) == ([], True)
+    assert "can't be removed" in world.heard[-1]
+
+
 @pytest.mark.parametrize(("secrets", "cleaned"), [(True, ["a_1"]), (False, [])])
 def test_clean_up_asked(world: World, secrets: bool, cleaned: list[str]) -> None:
     """Secrets are removed at the end; without any, no right to do so is needed."""
