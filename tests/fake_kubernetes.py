@@ -108,6 +108,10 @@ class FakeKubernetes:
             ]
 
 
+def _status(message: str) -> Object:
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message}
+
+
 def _owners(content: Object) -> list[str]:
     return [each["uid"] for each in content["metadata"].get("ownerReferences", [])]
 
@@ -135,7 +139,7 @@ class _Answers(BaseHTTPRequestHandler):
         if self.known.refuses:
             self._answer(self.known.refuses, {"message": "refused"})
         elif parts[:3] != ["api", "v1", "namespaces"] or len(parts) < 5 or parts[4] not in KINDS:
-            self._answer(404, {"message": f"no {url.path}"})
+            self._answer(404, _status(f"no {url.path}"))
         else:
             query = {name: values[0] for name, values in parse_qs(url.query).items()}
             self._of_kind(parts[4], parts[3], parts[5:], query, content)
@@ -149,7 +153,7 @@ class _Answers(BaseHTTPRequestHandler):
         if self.command in ("POST", "PUT", "PATCH"):
             asked = json.loads(content)
             if self.command == "POST" and asked["metadata"]["name"] in known.objects[kind]:
-                self._answer(409, {"message": "it exists"})
+                self._answer(409, _status("it exists"))
                 return
             try:
                 self._answer(201, known.create(kind, namespace, asked))
@@ -164,10 +168,10 @@ class _Answers(BaseHTTPRequestHandler):
             self._answer(200, items | {"metadata": {"resourceVersion": "1"}})
         elif self.command == "DELETE":
             one = known.delete(kind, name[0])
-            self._answer(200 if one else 404, one or {"message": "not found"})
+            self._answer(200 if one else 404, one or _status("not found"))
         else:
             one = known.objects[kind].get(name[0])
-            self._answer(200 if one else 404, one or {"message": "not found"})
+            self._answer(200 if one else 404, one or _status("not found"))
 
     def _answer(self, status: int, content: Object) -> None:
         with self.known.lock:

@@ -294,7 +294,7 @@ class Kubernetes:
             if not status:
                 raise
             reason, data = getattr(error, "reason", ""), getattr(error, "body", b"")
-        if status in (404, 409):
+        if status in (404, 409) and _is_status(data):
             return None
         said = f"the Kubernetes API server answers {status} {reason}: {_message(data)}"
         if status in (401, 403):
@@ -302,16 +302,25 @@ class Kubernetes:
                 f"{said}; kafka-drain needs the rights to list, get and delete pods, and to create "
                 f"and delete secrets, in the namespace {self.namespace}, besides what Spark needs"
             )
+        # A proxy's, or another page.
+        other = (
+            "the Kubernetes API server doesn't answer: what is at its address answers "
+            f"{status}, but its answer isn't an API server's"
+        )
         if not 200 <= status < 300:
-            raise NoAnswerError(said)
+            raise NoAnswerError(other if status in (404, 409) else said)
         try:
             return read(json.loads(data))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # A proxy, or another page.
-            raise NoAnswerError(
-                "the Kubernetes API server doesn't answer: what is at its address answers "
-                f"{status}, but its answer isn't an API server's"
-            ) from error
+            raise NoAnswerError(other) from error
+
+
+def _is_status(data: bytes | str) -> bool:
+    """Return whether an answer that is an error is an API server's."""
+    try:
+        return bool(json.loads(data)["kind"] == "Status")
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _message(data: bytes | str) -> str:

@@ -229,7 +229,7 @@ def test_raise_failures_none() -> None:
 
 
 def test_open_group_file_system(opened: Any, tmp_path: Path) -> None:
-    """An archive whose file system refuses to be read doesn't keep the others from being drained."""
+    """An archive whose file system can't be read doesn't keep the others from being drained."""
     (tmp_path / "archive-a").symlink_to(tmp_path / "archive-a")
 
     with opened() as group:

@@ -464,7 +464,7 @@ def test_end_application(world: World, how: str) -> None:
 def test_stop_while_submitting(world: World) -> None:
     """Who is stopped while spark-submit has handed the application over leaves none running.
 
-    From a signal's handler, as Airflow stops a task: the thread that submits does nothing meanwhile.
+    From a signal's handler, as Airflow does it: the thread that submits does nothing meanwhile.
     """
     engine, yarn = world.engine(RUNNING)
     application = world.application(then="sys.stdout.flush(); import time; time.sleep(60)")

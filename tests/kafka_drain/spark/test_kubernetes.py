@@ -317,6 +317,21 @@ def test_api_other_answers(
         known.tagged(RUN)
 
 
+@pytest.mark.parametrize("said", [b"<html>404</html>", b'{"message": "no Route matched"}', b"[]"])
+def test_api_not_found_by_another(
+    fake: FakeKubernetes, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """Where a proxy finds no API server, no pod is gone: its driver goes on."""
+    known = kubernetes(fake)
+    answer = SimpleNamespace(status=404, reason="Not Found", data=said)
+    for name in ("list_namespaced_pod", "read_namespaced_pod"):
+        monkeypatch.setattr(known.api, name, lambda *_, **__: answer)
+
+    for ask, named in ((known.tagged, RUN), (known.application, NAME)):
+        with pytest.raises(NoAnswerError, match="isn't an API server's"):
+            ask(named)  # type: ignore[operator]
+
+
 def test_api_silent(fake: FakeKubernetes) -> None:
     """A server that doesn't listen isn't the end of an application."""
     known = Kubernetes.of(SparkConnection("k8s://http://127.0.0.1:1", deploy_mode="cluster"), {})
