@@ -122,6 +122,12 @@ def second_broker(own_kafka: LocalKafka, half_sent: Case, tmp_path: Path) -> Loc
     )
 
 
+def knows(broker: LocalKafka, topic: str) -> bool:
+    """Return whether a broker knows a topic; a new client asks no other."""
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    return topic in client.list_topics(timeout=20).topics
+
+
 def send_one(bootstrap: str, topic: str) -> str:
     """Send a record without retries; return Kafka's error."""
     refusals: list[str] = []
@@ -163,6 +169,8 @@ def test_republish_replicas_lost(
         )
         admin.create_topics([topic])[case.target].result(30)
         wait_for(lambda: in_sync() == [1, 2], "both replicas")
+        # Each broker learns of a topic by itself, and the run may ask either.
+        wait_for(lambda: knows(second_broker, case.target), "the second broker's word of the topic")
         with pytest.raises(Stopped):
             case.run(stop_after_first_shard)
         second_broker.stop_node(1)
