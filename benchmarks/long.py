@@ -204,25 +204,19 @@ def restore_hour(folder: str, age: Age) -> dict[str, Any]:
     """Plan a restore of an hour."""
     start, end = asked(age)
     request = RepublishRequest(target_topic=TOPIC, into_source=True, from_time=start, to_time=end)
-    planned = plan_republish(
-        Archive.at(folder),
-        SyntheticCluster(partitions(age.wide)),
-        request,
-        now=datetime.now(timezone.utc),
-        apply=False,
-    )
-    return {"files": sum(len(shard.files) for shard in planned.plan.shards)}
+    return _files_planned(folder, SyntheticCluster(partitions(age.wide)), request)
 
 
 def mirror_hour(folder: str, age: Age) -> dict[str, Any]:
     """Plan a mirror's run an hour after the one before."""
-    planned = plan_republish(
-        Archive.at(folder),
-        _WithCopy(partitions(age.wide)),
-        MIRROR,
-        now=datetime.now(timezone.utc),
-        apply=False,
-    )
+    return _files_planned(folder, _WithCopy(partitions(age.wide)), MIRROR)
+
+
+def _files_planned(
+    folder: str, cluster: SyntheticCluster, request: RepublishRequest
+) -> dict[str, Any]:
+    archive, now = Archive.at(folder), datetime.now(timezone.utc)
+    planned = plan_republish(archive, cluster, request, now=now, apply=False)
     return {"files": sum(len(shard.files) for shard in planned.plan.shards)}
 
 

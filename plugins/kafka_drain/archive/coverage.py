@@ -70,10 +70,6 @@ class Owned:
             and offset < self.log_ends.get((tp, receipt.topics.get(tp.topic, "")), 0)
         ]
 
-    def first_timestamp(self, tp: TopicPartition, offset: int) -> int | None:
-        """Return the lowest timestamp, in milliseconds, of the segment containing an offset."""
-        return next((part.first_timestamp for _, part in self.receipts_at(tp, offset)), None)
-
     def receipts_between(self, from_ms: int, to_ms: int) -> list[str]:
         """Return the receipts of segments with records in a time range; reads all receipts."""
         sealed = [

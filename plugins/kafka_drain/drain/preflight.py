@@ -205,7 +205,7 @@ def preflight(
         require_lockable(archive.root, pipeline.immutable)
     topics, partitions = find_partitions(pipeline, cluster)
     cluster_id = said = cluster.cluster_id()
-    told = {name: topic.id for name, topic in topics.items()}
+    told = _ids(topics)
     snapshot, pending = None, False
     last_listed: int | None = None
     listed: Mapping[TopicPartition, int] = {}

@@ -24,7 +24,7 @@ from kafka_drain.archive.fold import WindowKind, is_of_interval
 from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.incarnations import log_ends
 from kafka_drain.archive.index import Index, Query
-from kafka_drain.archive.receipts import SealedFile, records_of
+from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.window import Window
@@ -200,7 +200,7 @@ def plan_backfill(
     # The plan would be frozen without the offsets that new records get up to there.
     refuse_truncated(archive.root, owned.sealed, high, {})
     accepted = _refuse_expired(
-        interval, offsets, first, owned, acknowledged, frozen, partial(_times_from, snapshot, owned)
+        interval, offsets, first, owned, acknowledged, frozen, partial(_times_from, snapshot)
     )
     window = Window(archive.root, interval.key)
     ranges, files = _left(offsets, owned.ranges, first), list[SealedFile]()
@@ -460,7 +460,7 @@ def _refuse_expired(
     owned: Owned,
     acknowledged: Mapping[TopicPartition, list[OffsetRange]],
     frozen: Collection[TopicPartition],
-    times_from: Callable[[TopicPartition, int], Sequence[int]],
+    times_from: Callable[[Sequence[Receipt], TopicPartition, int], Sequence[int]],
 ) -> list[str]:
     """Refuse to skip offsets that Kafka deleted before they were archived; return accepted ones.
 
@@ -496,25 +496,29 @@ def _is_older(
     owned: Owned,
     tp: TopicPartition,
     offset: int,
-    times_from: Callable[[TopicPartition, int], Sequence[int]],
+    times_from: Callable[[Sequence[Receipt], TopicPartition, int], Sequence[int]],
 ) -> bool:
     """Return whether the archived records from an offset on are older than an interval.
 
     One record of a segment may be late, or have a wrong clock, or no time: that says nothing of
     those before the segment.
     """
-    lowest = owned.first_timestamp(tp, offset)
-    if lowest is None or lowest >= interval.start_ms:
+    found = owned.receipts_at(tp, offset)
+    if not found:
         return False
-    highest = owned.receipts_at(tp, offset)[0][1].last_timestamp
-    if highest is not None and highest < interval.start_ms:
+    _, part = found[0]
+    if part.first_timestamp is None or part.first_timestamp >= interval.start_ms:
+        return False
+    if part.last_timestamp is not None and part.last_timestamp < interval.start_ms:
         return True
-    times = times_from(tp, offset)
+    times = times_from([receipt for receipt, _ in found], tp, offset)
     return 2 * sum(time < interval.start_ms for time in times) > len(times)
 
 
-def _times_from(snapshot: Snapshot, owned: Owned, tp: TopicPartition, offset: int) -> Sequence[int]:
-    """Return the times of the next records in a file of the archive; none if none can be read."""
+def _times_from(
+    snapshot: Snapshot, receipts: Iterable[Receipt], tp: TopicPartition, offset: int
+) -> Sequence[int]:
+    """Return the times of the next records in files of segments; none if none can be read."""
     # Not at the top: few backfills need pyarrow, and importing it takes a while.
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -522,7 +526,7 @@ def _times_from(snapshot: Snapshot, owned: Owned, tp: TopicPartition, offset: in
     from kafka_drain.data_files.reader import read_columns, topic_of
 
     found: list[tuple[int, int]] = []
-    for receipt, _ in owned.receipts_at(tp, offset):
+    for receipt in receipts:
         owner = snapshot.folders[receipt.window].plan if receipt.window else None
         written = owner or snapshot.generation(receipt.generation or 0).document
         for file in snapshot.fold.live(receipt.files):

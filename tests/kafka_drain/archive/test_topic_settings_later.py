@@ -28,6 +28,17 @@ from tests.kafka_drain.golden import END, add_batch, golden_cluster, golden_pipe
 HOLE = 4
 
 
+def explain_by_setting(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
+    """Let Kafka's log lack each offset that is asked for, as the topic's setting says by now."""
+
+    def classify(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
+        is_compacted = cluster.configs["flights"]["cleanup.policy"] == "compact"
+        absent = GapReason.COMPACTED if is_compacted else GapReason.UNEXPLAINED
+        return [Gap(tp, r, absent) for tp, ranges in asked.items() for r in ranges]
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
+
+
 @pytest.mark.parametrize("is_pending", [False, True])
 @pytest.mark.parametrize("hole_at", [50, 60])
 def test_validate_hole_compacted_and_drained_later(
@@ -62,12 +73,7 @@ def test_validate_hole_compacted_and_drained_later(
         (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{ends}")
         return after
 
-    def classify(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
-        is_compacted = cluster.configs["flights"]["cleanup.policy"] == "compact"
-        absent = GapReason.COMPACTED if is_compacted else GapReason.UNEXPLAINED
-        return [Gap(tp, r, absent) for tp, ranges in asked.items() for r in ranges]
-
-    monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
+    explain_by_setting(monkeypatch, cluster)
     after = drain(0, "delete", END, 50)
     if is_pending:
         (checkpoint / "commits" / "0").unlink()
@@ -119,12 +125,7 @@ def test_validate_hole_no_longer_compacted(
         (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{ends}")
         return after
 
-    def classify(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
-        is_on = cluster.configs["flights"]["cleanup.policy"] == "compact"
-        absent = GapReason.COMPACTED if is_on else GapReason.UNEXPLAINED
-        return [Gap(tp, r, absent) for tp, ranges in asked.items() for r in ranges]
-
-    monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
+    explain_by_setting(monkeypatch, cluster)
     after = drain(0, "compact", END, 46)
     after = drain(1, "delete", after, 50)
     drain(2, again, after, 60)

@@ -205,11 +205,10 @@ def _through_now(snapshot: Snapshot, since: ThroughJson) -> ThroughJson:
             files[number] = _digest(receipt)
         elif number in since.get("files", {}):
             files[number] = since["files"][number]
-    skipped = snapshot.skipped.windows if snapshot.skipped else frozenset[str]()
     return {
         "generations": last,
         "files": files,
-        "windows": sorted({*snapshot.fold.keys, *skipped}),
+        "windows": sorted({*snapshot.fold.keys, *_skipped_windows(snapshot)}),
     }
 
 
@@ -221,6 +220,11 @@ def _skipped_generations(snapshot: Snapshot, since: ThroughJson) -> list[Indexed
     skipped = [row for row in rows if row.generation in snapshot.skipped.generations]
     assert all(since["generations"].get(str(row.generation)) == row.newest for row in skipped)
     return skipped
+
+
+def _skipped_windows(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of the windows that aren't read: all of them are sealed."""
+    return snapshot.skipped.windows if snapshot.skipped else frozenset()
 
 
 def _digest(receipt: Receipt) -> str:
@@ -345,7 +349,7 @@ def _removed(snapshot: Snapshot, since: ThroughJson) -> dict[Partition, list[Off
         ManifestInvalidError: When a window's plan is gone as well: a roll has removed a repair.
     """
     removed: dict[Partition, list[OffsetRange]] = {}
-    skipped = snapshot.skipped.windows if snapshot.skipped else frozenset[str]()
+    skipped = _skipped_windows(snapshot)
     for key in since["windows"]:
         if key in skipped or snapshot.is_sealed(key):
             continue
