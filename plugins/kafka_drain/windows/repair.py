@@ -20,7 +20,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.soundness import recreate_journal, refuse_unsound
 from kafka_drain.archive.window import Window
 from kafka_drain.clock import now_text
-from kafka_drain.config.offset_ranges import Accepted, parse_ranges, range_name
+from kafka_drain.config.offset_ranges import Accepted, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import CheckpointError, KafkaDrainError
 from kafka_drain.findings import errors
@@ -222,12 +222,7 @@ def _drain_lost(
             cluster,
             identity,
             run=run,
-            # Of other topics, it isn't known of which incarnation.
-            acknowledged=[
-                text
-                for text in plan.acknowledged
-                if all(tp.topic in plan.topics for tp in parse_ranges("acknowledged", [text]))
-            ],
+            acknowledged=plan.acknowledged,
             replaceable=request.replaceable,
         )
     say(f"repair {archive.root}: window {receipt.window} holds {receipt.records:,} records, sealed")

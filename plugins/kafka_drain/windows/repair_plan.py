@@ -6,7 +6,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import PurePosixPath
@@ -60,7 +60,8 @@ class RepairPlan:
             replaces the files says that these are gone.
         manifest: The generation whose manifest is rebuilt; None if no manifest is.
         left: Findings that a repair can't fix.
-        acknowledged: Expired ranges that the user has accepted; the window's receipt keeps them.
+        acknowledged: Expired ranges of these topics that the user has accepted; the window's
+            receipt keeps them.
     """
 
     archive: Archive
@@ -142,7 +143,6 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         # Offsets that look lost may be in a window whose receipt is gone.
         return RepairPlan(archive, {}, [], left=errors(report.findings))
     ranges, staying = _split(report, {str(finding.subject) for finding in files})
-    accepted = [range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged]
     sealed = {file.path for file, _ in report.damaged}
     # An unexplained gap is a finding of its own.
     others = (GapReason.LOST, GapReason.UNEXPLAINED)
@@ -180,7 +180,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
             given_up=given_up,
             manifest=manifest,
             left=left,
-            acknowledged=accepted,
+            acknowledged=_accepted(report, topics),
         )
     of_sealed, *batches = _by_seal(report, ranges)
     first = next(each for each in (of_sealed, *batches) if each)
@@ -218,8 +218,22 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         topics=topics,
         manifest=manifest,
         left=left,
-        acknowledged=accepted,
+        acknowledged=_accepted(report, topics),
     )
+
+
+def _accepted(report: Report, topics: Mapping[str, str]) -> list[str]:
+    """Return the accepted offsets of the given incarnations of topics.
+
+    A window's receipt says of no other one that somebody has accepted that its records are lost.
+    """
+    return [
+        range_name(gap.tp, gap.range)
+        for (tp, topic_id), row in report.rows.items()
+        if topics.get(tp.topic) == topic_id
+        for gap in row.missing
+        if gap.acknowledged
+    ]
 
 
 def _given_up(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str], set[str]]:
