@@ -184,7 +184,7 @@ class SparkCluster(SparkSubmit):
                     return folder, app
                 if app is None and folder.result() is not None:
                     # So that no later run takes it for its own.
-                    folder.remove()
+                    self._remove(folder)
             elif app is not None and kind == run.kind == "drain":
                 raise LockedError(
                     f"{job.archive} is being drained by {app.id} with other options since "
@@ -372,6 +372,14 @@ class SparkCluster(SparkSubmit):
         for line in progress.lines[-new:]:
             self._say(read_spark_line(line))
 
+    def _remove(self, folder: RunFolder) -> None:
+        """Remove a run folder, or say why it stays."""
+        try:
+            folder.remove()
+        except Exception as error:
+            # Each store has its own exceptions, and none may fail what has ended, or comes next.
+            self._say(Line(f"{folder.path} can't be removed: {error}", Level.WARNING))
+
     def _collect(self) -> bool:
         """Bring the results to where the jobs expect them, and remove the run folders.
 
@@ -388,11 +396,7 @@ class SparkCluster(SparkSubmit):
                     answers.touch(mode=0o600)
                     answers.write_text(folder.answers())
                 write_private(Path(job.spec["result_path"]), result | folder.attempt())
-            try:
-                folder.remove()
-            except Exception as error:
-                # Each store has its own exceptions, and none may fail what has ended.
-                self._say(Line(f"{folder.path} can't be removed: {error}", Level.WARNING))
+            self._remove(folder)
         if self._id and any(job.spec.get("secrets_path") for job, _ in self._runs):
             try:
                 self._manager.clean_up(self._id)

@@ -145,6 +145,8 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the folder, and the code that Spark put into it; does nothing if it is gone."""
+        # First: whatever can't be removed after it is no later run's.
+        (self.path / "run.json").unlink(missing_ok=True)
         _remove(self.path)
 
 

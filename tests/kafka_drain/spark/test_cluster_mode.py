@@ -627,3 +627,40 @@ def test_stop_nothing(world: World) -> None:
     engine.stop()
 
     assert yarn.killed == []
+
+
+def test_run_folder_stays_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that was read and whose run folder stays fails no later drain, nor is it read again.
+
+    Such as where the code that Spark has put into it is another user's.
+    """
+
+    def refused(_: Any) -> None:
+        raise PermissionError(13, "denied")
+
+    monkeypatch.setattr(run_folder, "_remove", refused)
+    folder = submitted(world)
+    folder.write_result({"records": 1})
+    engine, _ = world.engine(RUNNING, SUCCEEDED)
+    engine(world.application())
+    assert world.result() == {"records": 1}
+    assert folder in world.folders()
+
+    for end in ('{"t":{"0":4}}', "{}"):
+        engine, _ = world.engine(SUCCEEDED)
+        assert engine.find(world.application(planned_end=end)) is None
+
+
+def test_run_folder_of_another_user(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that another user has left, and that this one may not remove, keeps no drain out."""
+    folder = submitted(world)
+    folder.write_result({"records": 1})
+
+    def refused(_: Any) -> None:
+        raise PermissionError(13, "denied")
+
+    monkeypatch.setattr(RunFolder, "remove", refused)
+    engine, _ = world.engine(SUCCEEDED)
+
+    assert engine.find(world.application(planned_end='{"t":{"0":4}}')) is None
+    assert "can't be removed" in world.heard[-1]
