@@ -5,15 +5,16 @@ These are closed generations and sealed windows; never the open generation, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, product
 
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt, files_of_windows
 from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
+from kafka_drain.archive.window import Window
 from kafka_drain.intervals import Interval
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 
@@ -86,6 +87,80 @@ def read_closed(
         if not _is_superseded(window.receipt, fold, reached)
     ]
     return found
+
+
+def together(found: Iterable[ClosedSegments], paths: Collection[str]) -> list[ClosedSegments]:
+    """Put generations together that some of the given files, those of repairs, hold records of.
+
+    Such a file can't be rewritten with the segments of one of them alone. Generations that are
+    written in another way, or count another topic of the same name, stay apart.
+
+    Args:
+        found: Segments; those of generations, the oldest first.
+        paths: The files that are to be rewritten.
+    """
+    wanted = frozenset(paths)
+    groups: dict[int, list[tuple[int, ClosedSegments]]] = {}
+    at: dict[str, int] = {}
+    for number, segments in enumerate(found):
+        key, groups[number] = number, [(number, segments)]
+        for path in sorted(_repaired(segments, wanted)):
+            other = at.setdefault(path, key)
+            pairs = product(groups[other], groups[key])
+            if other != key and all(_fit(one, own) for (_, one), (_, own) in pairs):
+                groups[other] += groups.pop(key)
+                at = {name: other if of == key else of for name, of in at.items()}
+                key = other
+    # The oldest first.
+    return [_joined([one for _, one in sorted(own, key=_number)]) for own in groups.values()]
+
+
+def _number(numbered: tuple[int, ClosedSegments]) -> int:
+    return numbered[0]
+
+
+def _repaired(segments: ClosedSegments, paths: Collection[str]) -> set[str]:
+    """Return those of some files that a repair has put into the place of a generation's files."""
+    if any(receipt.generation is None for receipt in segments.receipts):
+        return set()
+    held: dict[TopicPartition, list[OffsetRange]] = {}
+    for receipt in segments.receipts:
+        for part in receipt.partitions:
+            held.setdefault(part.tp, []).append(part.range)
+    held = {tp: merge(ranges) for tp, ranges in held.items()}
+    return {
+        file.path
+        for file in segments.files
+        if file.path in paths
+        and isinstance(file.owner, Window)
+        and any(
+            overlapping(held.get(content.tp, ()), OffsetRange(content.first, content.last + 1))
+            for content in (file.sealed.contents if file.sealed else ())
+        )
+    }
+
+
+def _fit(some: ClosedSegments, others: ClosedSegments) -> bool:
+    """Return whether segments are written the same way, and count the same topics."""
+    known, same = ({i for r in each.receipts for i in r.topics.items()} for each in (some, others))
+    ids = dict(known)
+    return (
+        (some.file_format, some.partition_by) == (others.file_format, others.partition_by)
+        and all(ids.get(name, topic_id) == topic_id for name, topic_id in same)
+        and len(ids) == len(known)
+    )
+
+
+def _joined(found: Sequence[ClosedSegments]) -> ClosedSegments:
+    if len(found) == 1:
+        return found[0]
+    files = {file.path: file for segments in found for file in segments.files}
+    return replace(
+        found[0],
+        name=", ".join(segments.name for segments in found),
+        receipts=[receipt for segments in found for receipt in segments.receipts],
+        files=list(files.values()),
+    )
 
 
 def _is_gone(generation: Generation, fold: Fold[SnapshotWindow]) -> bool:

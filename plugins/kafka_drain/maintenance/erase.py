@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.closed_segments import read_closed
+from kafka_drain.archive.closed_segments import read_closed, together
 from kafka_drain.archive.documents import (
     ErasureDocument,
     ErasureDoneDocument,
@@ -367,7 +367,7 @@ def _make_plan(
 
     rewrites = [
         rewrite
-        for segments in (read_closed(snapshot, closed) if found else ())
+        for segments in (together(read_closed(snapshot, closed), found) if found else ())
         for rewrite in plan_rewrites(segments, found, erasures, sent_by, target_bytes)
     ]
     left = left_over(found.values(), rewrites, opened)
@@ -416,7 +416,7 @@ def _locks(archive: Archive) -> StoreLocks:
 def _of_open(
     snapshot: Snapshot, generation: SnapshotGeneration, files: Iterable[ArchiveFile]
 ) -> list[ArchiveFile]:
-    """Return the open generation's files, and those of repairs that stand for such files.
+    """Return the open generation's files, and those of repairs that stand for such files too.
 
     These can be rewritten once it is closed, like its own.
     """
@@ -430,10 +430,10 @@ def _of_open(
         if file.owner.name not in repairs:
             return file.owner.name == generation.name
         found = [
-            (starts.get((content.tp, file.topic_ids.get(content.tp.topic, ""))), content.first)
+            (starts.get((content.tp, file.topic_ids.get(content.tp.topic, ""))), content.last)
             for content in (file.sealed.contents if file.sealed else ())
         ]
-        return bool(found) and all(start is not None and start <= at for start, at in found)
+        return any(start is not None and start <= at for start, at in found)
 
     return [file for file in files if is_of_open(file)]
 

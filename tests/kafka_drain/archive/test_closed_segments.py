@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive.closed_segments import read_closed, together
 from kafka_drain.maintenance.compact import plan_compactions
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.retention import plan_deletions
@@ -150,3 +151,31 @@ def test_plan_compactions_repaired_beside_rewritten_log(tmp_path: Path) -> None:
         repaired.path,
         *(file.path for file in files[1:]),
     }
+
+
+@pytest.mark.parametrize("trains", ["id-2", "id-3"])
+def test_together(tmp_path: Path, trains: str) -> None:
+    """Generations that share a repair's file are put together, unless one has another topic."""
+    flights, other = TopicPartition("flights", 0), TopicPartition("trains", 0)
+    made = MadeArchive(tmp_path / "archive", {"flights": "id-1", "trains": "id-2"})
+    [first, _] = made.seal({flights: dense(0, 10), other: dense(0, 10)})
+    made.open_generation()
+    made.seal({flights: dense(10, 20)})
+    made.open_generation(trains=trains)
+    [last, _] = made.seal({flights: dense(20, 30), other: dense(10, 20)})
+    made.open_generation()
+    made.seal({flights: dense(30, 40)})
+    made.open_generation()
+    rows = {flights: {**dense(0, 10), **dense(20, 30)}}
+    [repaired] = made.seal_window("repair_1", rows, [first.path, last.path], kind="repair")
+    snapshot = made.archive.snapshot()
+    closed = read_closed(snapshot, snapshot.generations[:-1])
+
+    found = together(closed, [repaired.path])
+
+    expected = [[0, 10, 20], [30]] if trains == "id-2" else [[0, 10], [20], [30]]
+    starts = [[r.starts[flights] for r in segments.receipts] for segments in found]
+    assert starts == expected
+    paths = [file.path for file in found[0].files]
+    assert len(paths) == len({*paths})
+    assert together(closed, [first.path]) == closed
