@@ -80,6 +80,7 @@ from kafka_drain.windows.superseded_files import (
     remove_superseded,
     remove_unsealed,
     still_locked,
+    unproven,
 )
 
 #: End of the note of a withdrawal by a run, rather than by a person.
@@ -508,16 +509,20 @@ def _copies(
         )
     if targets:
         copies.append(f"topics that they were republished to: {', '.join(sorted(targets))}")
-    kept = frozenset[str]().union(*badly_repaired(snapshot, there & snapshot.fold.gone).values())
+    old = there & snapshot.fold.gone
+    # Maintenance, which compares these, has removed those that it could.
+    kept = frozenset[str]().union(
+        *badly_repaired(snapshot, old).values(), *(files for _, files in unproven(snapshot, old))
+    )
     live = {file.path for file in files} | (snapshot.fold.gone - kept)
     others = sorted(there - live)
     if others:
         copies.append(
             f"{len(others):,} data files in the archive's folders that no reader gets, such as "
-            f"{others[0]}: left by killed tasks, replaced by a repair, kept because a repair isn't "
-            "proven to hold their records, or of a window that isn't sealed yet. They weren't "
-            "searched; delete those that nothing is writing, and kept ones only if you don't need "
-            "their other records"
+            f"{others[0]}: left by killed tasks, replaced by a repair, kept because a repair, or "
+            "an earlier release's window, isn't proven to hold their records, or of a window that "
+            "isn't sealed yet. They weren't searched; delete those that nothing is writing, and "
+            "kept ones only if you don't need their other records"
         )
     return copies
 

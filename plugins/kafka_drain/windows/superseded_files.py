@@ -126,11 +126,7 @@ def held_back(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str]:
         ManifestInvalidError: When a receipt is damaged.
     """
     held: frozenset[str] = frozenset()
-    for window in snapshot.fold.of_kind(WindowKind.REPROCESS, WindowKind.BACKFILL):
-        receipt = window.receipt
-        replaced = frozenset(receipt.replaces).intersection(paths)
-        if not replaced or receipt.changed is not None:
-            continue
+    for window, replaced in unproven(snapshot, paths):
         found = _compared_now(snapshot, window, replaced)
         if found is None or not found.is_equal:
             held |= replaced
@@ -143,6 +139,24 @@ def held_back(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str]:
             )
             say(Line(text, Level.WARNING))
     return held
+
+
+def unproven(
+    snapshot: Snapshot, paths: Collection[str]
+) -> list[tuple[SnapshotWindow, frozenset[str]]]:
+    """Return the windows whose records an earlier release didn't compare, with those of some files.
+
+    Args:
+        snapshot: The archive.
+        paths: Files that windows replace.
+    """
+    windows = snapshot.fold.of_kind(WindowKind.REPROCESS, WindowKind.BACKFILL)
+    found = (
+        (window, frozenset(window.receipt.replaces).intersection(paths))
+        for window in windows
+        if window.receipt.changed is None
+    )
+    return [(window, replaced) for window, replaced in found if replaced]
 
 
 def badly_repaired(snapshot: Snapshot, paths: Collection[str]) -> dict[str, frozenset[str]]:

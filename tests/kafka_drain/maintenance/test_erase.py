@@ -686,6 +686,19 @@ def test_plan_erasure_kept_for_repair(made: MadeArchive) -> None:
     assert any(copy.startswith("1 data files") and old.path in copy for copy in plan.copies)
 
 
+def test_plan_erasure_kept_for_reprocess(made: MadeArchive) -> None:
+    """Nor does any remove what an earlier release has replaced by other records, or may have."""
+    old = next(file for file in made.files() if "-0." in file.path)
+    # It compared numbers only, and notes no difference.
+    made.seal_window("reprocess_0001", {TP: dense(0, 10)}, [old.path], {"value": b"other"})
+
+    erase(made.root)
+
+    assert lying(made.root) == left() + left(10, but=frozenset())
+    plan = plan_erasure(pipeline_of(made.root), cluster(), None)
+    assert any(copy.startswith("1 data files") and old.path in copy for copy in plan.copies)
+
+
 def format_of(path: Path) -> int:
     """Return the format that an archive.json says."""
     version: int = json.loads(path.read_text())["format_version"]
