@@ -170,6 +170,9 @@ class SparkCluster(SparkSubmit):
             # Its submitter may have been killed before it handed them over. All at once, and so not
             # for one pipeline of a group: a second time changes nothing.
             self._manager.hand_over(self._id, secrets)
+            if self._is_stopped:
+                # Whoever stopped it didn't know it yet.
+                self._kill(self._id)
         return StartedApplication(self._id, leases)
 
     def _find(self, job: Job, kind: str) -> tuple[RunFolder | None, ClusterApplication | None]:

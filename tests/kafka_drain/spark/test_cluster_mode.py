@@ -664,3 +664,25 @@ def test_run_folder_of_another_user(world: World, monkeypatch: pytest.MonkeyPatc
 
     assert engine.find(world.application(planned_end='{"t":{"0":4}}')) is None
     assert "can't be removed" in world.heard[-1]
+
+
+def test_stop_while_finding(world: World) -> None:
+    """Who is stopped while an application of before is being found ends it, too.
+
+    What watches the job's topics stops it once: whoever follows it would wait for its end.
+    """
+    submitted(world).write_result({"records": 1})
+    engine, yarn = world.engine(RUNNING, RUNNING, RUNNING, SUCCEEDED)
+    tagged = yarn.tagged
+
+    def stopped(tag: str, *, alive: bool = True) -> list[YarnApplication]:
+        found = tagged(tag, alive=alive)
+        engine.stop()
+        return found
+
+    yarn.tagged = stopped  # type: ignore[method-assign]
+
+    with pytest.raises(SparkJobError, match="as KILLED"):
+        engine(world.application())
+
+    assert yarn.killed == ["a_1"]
