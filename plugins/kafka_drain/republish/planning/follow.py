@@ -16,12 +16,12 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt, files_of_windows
-from kafka_drain.archive.fold import Fold, Partition, owner_of
+from kafka_drain.archive.fold import Fold, Partition, WindowKind, held_by, owner_of
 from kafka_drain.archive.index import IndexedGeneration, Query
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract, without
 from kafka_drain.republish.planning.binding import Binding
 from kafka_drain.republish.planning.documents import ChangeReceiptJson, ReceiptJson, ThroughJson
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
@@ -304,7 +304,7 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
         sent |= {file.path: file for file in window.receipt.files}
         for file in unsent:
             del sent[file.path]
-    removed = _removed(snapshot, since)
+    removed = _removed(snapshot, since, fold)
     return [
         file for live in fold.live(found) for file in _unsent([live], _of_topics(live, removed))
     ]
@@ -340,16 +340,23 @@ def _replacing_last(windows: Sequence[SnapshotWindow]) -> list[SnapshotWindow]:
 Ranges = dict[TopicPartition, list[OffsetRange]]
 
 
-def _removed(snapshot: Snapshot, since: ThroughJson) -> dict[Partition, list[OffsetRange]]:
+def _removed(
+    snapshot: Snapshot, since: ThroughJson, fold: Fold[SnapshotWindow]
+) -> dict[Partition, list[OffsetRange]]:
     """Return the offsets of windows that were sent and then removed, because of a later drain.
 
-    Their receipts, which say what was sent, are gone; the plan of a backfill stays.
+    Their receipts, which say what was sent, are gone; the plan of a backfill stays. It also has
+    offsets that others held or were to drain: what was sent is what backfills hold of it now.
+
+    Args:
+        fold: The windows up to which is sent.
 
     Raises:
         ManifestInvalidError: When a window's plan is gone as well: a roll has removed a repair.
     """
     removed: dict[Partition, list[OffsetRange]] = {}
     skipped = _skipped_windows(snapshot)
+    held = held_by(window.receipt for window in fold.of_kind(WindowKind.BACKFILL))
     for key in since["windows"]:
         if key in skipped or snapshot.is_sealed(key):
             continue
@@ -361,7 +368,9 @@ def _removed(snapshot: Snapshot, since: ThroughJson) -> dict[Partition, list[Off
                 "target topic"
             )
         for tp, ranges in window.plan.offsets().items():
-            removed.setdefault((tp, window.plan.topics[tp.topic]), []).extend(ranges)
+            partition = tp, window.plan.topics[tp.topic]
+            elsewhere = without(ranges, held.get(partition, []))
+            removed.setdefault(partition, []).extend(without(ranges, elsewhere))
     return removed
 
 

@@ -487,13 +487,18 @@ HOUR = "20260101T000000Z_20260101T010000Z"
 
 
 def backfill(
-    made: MadeArchive, key: str, end: int, replaces: Sequence[ArchiveFile] = (), topic_id: str = "1"
+    made: MadeArchive,
+    key: str,
+    end: int,
+    replaces: Sequence[ArchiveFile] = (),
+    topic_id: str = "1",
+    interval_end: int = 0,
 ) -> list[ArchiveFile]:
-    """Seal a backfill of T1 from offset 0."""
+    """Seal a backfill of T1 from offset 0, of an interval that may reach beyond it."""
     plan = {
         "kind": "backfill",
         "topics": {"t": topic_id},
-        "ranges": [{"topic": "t", "partition": 1, "start": 0, "end": end}],
+        "ranges": [{"topic": "t", "partition": 1, "start": 0, "end": interval_end or end}],
     }
     return made.seal_window(key, {T1: dense(0, end)}, paths_of(replaces), **plan)
 
@@ -526,6 +531,22 @@ def test_new_files_backfilled_again_with_more(made: MadeArchive) -> None:
 
     with pytest.raises(ManifestInvalidError, match=r"T010000Z_2/.*expected all or none"):
         new(made, since)
+
+
+@pytest.mark.parametrize("end", [5, 7])
+def test_new_files_backfilled_again_before_its_end_is_drained(made: MadeArchive, end: int) -> None:
+    """What a generation drains of an interval, its windows never held: it is sent.
+
+    Their plans have these offsets all the same, as an interval may reach beyond the first drain.
+    """
+    made.start_at({T1: 3})
+    first = backfill(made, HOUR, 3, interval_end=5)
+    since = through_now(made.archive.snapshot())
+    backfill(made, f"{HOUR}_2", 3, first, interval_end=5)
+    remove_receipt(made, HOUR)
+    made.seal({T1: dense(3, end)})
+
+    assert offsets_of(new(made, since)) == [*range(3, end)]
 
 
 def test_new_files_backfilled_again_topic_recreated(made: MadeArchive) -> None:
