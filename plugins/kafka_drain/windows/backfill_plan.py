@@ -344,7 +344,8 @@ def _frozen_by(
     """Return those of a window's frozen offsets that count.
 
     Those of an earlier incarnation of a topic count if they are sealed, and its log still has them.
-    Sealed ones of partitions that the pipeline no longer names are left alone.
+    Sealed ones of partitions that the pipeline no longer names are left alone, and so are those of
+    a topic that was made again, or whose log was rewritten, beside others.
     """
     offsets = {tp: r for tp, r in whole.items() if tp in named}
     left = sorted(whole.keys() - offsets.keys())
@@ -365,14 +366,22 @@ def _frozen_by(
         if topic_ids.get(tp.topic) != (topic_id := ids.get(tp.topic, ""))
         and (force or not is_sealed or r.end > ends.get((tp, topic_id), 0))
     )
+    are_all = {tp.topic for tp in named}.issubset(changed)
+    if changed and is_sealed and not force and not are_all:
+        # Of the others, the interval may have more: these are resolved in their new logs, of which
+        # the open generation has what isn't sealed.
+        return {tp: r for tp, r in offsets.items() if tp.topic not in changed}
     if changed:
         names = ", ".join(dict.fromkeys(changed))
         way_on = (
             "What is sealed stays; any records of the interval in the new log are taken by the "
             "next drain"
         )
-        if not is_sealed and all(
-            ids.get(name) in earlier_incarnations(topic_ids.get(name, "")) for name in changed
+        if not is_sealed and (
+            not are_all
+            or all(
+                ids.get(name) in earlier_incarnations(topic_ids.get(name, "")) for name in changed
+            )
         ):
             way_on = (
                 "The window isn't sealed: move its folder out of the archive, and run the backfill "

@@ -597,3 +597,47 @@ def test_plan_backfill_none_named_any_more(tmp_path: Path) -> None:
     assert (plan.ranges, plan.window.key) == ({P0: [R(60, 120)]}, f"{HOUR.key}_2")
     with pytest.raises(TopicError, match="or run it without force"):
         plan_backfill(pipeline, cluster, HOUR, force=True)
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_plan_backfill_other_topic_made_again(tmp_path: Path, is_sealed: bool) -> None:
+    """A topic that was made again doesn't keep an interval's records of others from being drained.
+
+    Of one that was begun, the message names the way on.
+    """
+    u0, p1 = TopicPartition("u", 0), TopicPartition("t", 1)
+    made = MadeArchive(tmp_path / "archive", {"t": "id", "u": "id-u"})
+    made.start_at({P0: 150, u0: 150})
+    made.seal({P0: dense(150, 160), u0: dense(150, 160)})
+    made.seal_window(
+        HOUR.key,
+        {P0: dense(60, 120), u0: dense(60, 120)},
+        ranges=range_rows({P0: [R(60, 120)], u0: [R(60, 120)]}),
+        interval=[HOUR.start.isoformat(), HOUR.end.isoformat()],
+        topics={"t": "id", "u": "id-u"},
+        partition_by=["topic"],
+    )
+    if not is_sealed:
+        (made.root / "windows" / HOUR.key / "receipt.json").unlink()
+    made.open_generation(u="id-u-2")
+    made.start_at({P0: 160, p1: 150, u0: 0})
+    times = {offset: FIRST_MS + offset * MINUTE for offset in range(200)}
+    cluster: Any = FakeCluster(
+        {tp: Log(0, 200, times=times) for tp in (P0, p1, u0)},
+        topic_ids={"t": "id", "u": "id-u-2"},
+    )
+    pipeline = Pipeline(name="made", topics=["t", "u"], archive=str(made.root))
+
+    if not is_sealed:
+        with pytest.raises(
+            TopicError, match=r"u was recreated.*move its folder out of the archive"
+        ):
+            plan_backfill(pipeline, cluster, HOUR)
+        (made.root / "windows" / HOUR.key).rename(made.root.parent / "moved")
+    plan = plan_backfill(pipeline, cluster, HOUR)
+
+    assert plan.ranges == {p1: [R(60, 120)]} | ({} if is_sealed else {P0: [R(60, 120)]})
+    assert plan.window.key == f"{HOUR.key}_2" if is_sealed else HOUR.key
+    if is_sealed:
+        with pytest.raises(TopicError, match=r"u was recreated.*What is sealed stays"):
+            plan_backfill(pipeline, cluster, HOUR, force=True)
