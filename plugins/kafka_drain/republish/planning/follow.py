@@ -304,7 +304,7 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
         sent |= {file.path: file for file in window.receipt.files}
         for file in unsent:
             del sent[file.path]
-    removed = _removed(snapshot, since, fold)
+    removed = _removed(snapshot, since, new)
     return [
         file for live in fold.live(found) for file in _unsent([live], _of_topics(live, removed))
     ]
@@ -341,22 +341,22 @@ Ranges = dict[TopicPartition, list[OffsetRange]]
 
 
 def _removed(
-    snapshot: Snapshot, since: ThroughJson, fold: Fold[SnapshotWindow]
+    snapshot: Snapshot, since: ThroughJson, new: Fold[SnapshotWindow]
 ) -> dict[Partition, list[OffsetRange]]:
     """Return the offsets of windows that were sent and then removed, because of a later drain.
 
     Their receipts, which say what was sent, are gone; the plan of a backfill stays. It also has
-    offsets that others held or were to drain: what was sent is what backfills hold of it now.
+    offsets that others held or were to drain: what was sent is what new backfills hold of it.
 
     Args:
-        fold: The windows up to which is sent.
+        new: The windows that were sealed since.
 
     Raises:
         ManifestInvalidError: When a window's plan is gone as well: a roll has removed a repair.
     """
     removed: dict[Partition, list[OffsetRange]] = {}
     skipped = _skipped_windows(snapshot)
-    held = held_by(window.receipt for window in fold.of_kind(WindowKind.BACKFILL))
+    held = held_by(window.receipt for window in new.of_kind(WindowKind.BACKFILL))
     for key in since["windows"]:
         if key in skipped or snapshot.is_sealed(key):
             continue
