@@ -379,7 +379,7 @@ def _frozen_by(
         )
         if not is_sealed and (
             not are_all
-            or all(
+            or any(
                 ids.get(name) in earlier_incarnations(topic_ids.get(name, "")) for name in changed
             )
         ):
