@@ -267,6 +267,7 @@ def preflight(
         if pending and checkpoint.last_offsets is not None:
             planned = checkpoint.ends[checkpoint.last_offsets]
             _refuse_unnamed(snapshot, planned.keys() - start.keys(), partitions, pipeline)
+            _refuse_without(snapshot, planned, start)
             if checkpoint.last_offsets == last_listed:
                 # It isn't read again.
                 planned = {}
@@ -497,6 +498,29 @@ def _refuse_unnamed(
             f"a drain was stopped in a batch that includes {', '.join(map(str, gone))}, which "
             f"pipeline {pipeline.name!r} no longer names, or Kafka no longer has; name it again, "
             f"or continue without it: {way_past_batch(snapshot.root)}"
+        )
+
+
+def _refuse_without(
+    snapshot: Snapshot, planned: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]
+) -> None:
+    """Refuse to finish a batch that doesn't name a topic which Kafka didn't list for a while.
+
+    Spark would fail in it, or read the topic from its beginning in the batch after it.
+
+    Args:
+        planned: The batch's end offsets; empty if they can't be read.
+        start: The cursor.
+
+    Raises:
+        CheckpointError: Names the partitions, and the way on.
+    """
+    lacks = sorted(start.keys() - planned.keys()) if planned else []
+    if lacks:
+        raise CheckpointError(
+            f"a drain was stopped in a batch that doesn't include {', '.join(map(str, lacks))}, "
+            "which Kafka didn't list then, so Spark would fail, or read it from its beginning; "
+            f"{way_past_batch(snapshot.root)}"
         )
 
 

@@ -52,6 +52,7 @@ from kafka_drain.windows.roll import (
 )
 from tests.kafka_drain.archive.test_soundness import cut
 from tests.kafka_drain.archives import offsets_of, seal_rows, sealed_files
+from tests.kafka_drain.drain.test_preflight import plan_batch
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import (
     END,
@@ -423,6 +424,24 @@ def test_preflight_topic_back_that_a_batch_lacks(is_sealed: bool, archive: Archi
     do(plan_roll(archive, cluster))
 
     assert plan_drain(archive, cluster, "flights", "gone").start == {P0: 60, P1: 60, G0: 9}
+
+
+def test_preflight_topic_back_that_a_pending_batch_lacks(archive: Archive) -> None:
+    """Nor if the drain was stopped in the batch without it: Spark would finish that, and go on.
+
+    The batch after it would read the topic from its beginning.
+    """
+    cluster = gone_and_back()
+    add_gone(archive.generation(2), 0, 50, 9)
+    assert validate_archive(archive, cluster).receipts_written == 1
+    plan_batch(archive.generation(2), 1, {P0: 60, P1: 60})
+
+    with pytest.raises(CheckpointError, match=r"gone-0.*`kafka-drain roll"):
+        plan_drain(archive, cluster, "flights", "gone")
+    validate_archive(archive, cluster)
+    do(plan_roll(archive, cluster))
+
+    assert plan_drain(archive, cluster, "flights", "gone").start == {P0: 50, P1: 50, G0: 9}
 
 
 def test_roll_last_drain_of_deleted_topic(archive: Archive) -> None:
