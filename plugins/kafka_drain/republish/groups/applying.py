@@ -84,12 +84,15 @@ def _applied_before(
             "read on since; no change"
         )
         return "already applied", record
-    moved = "; ".join(record.moved(current)) or "some offsets are back at their previous values"
+    moved = record.moved(current)
+    said = "; ".join(moved) or "some offsets are back at their previous values"
+    # An undo refuses what another client has committed.
+    undone = "" if moved else "undo it (--undo --apply) and --apply again, or "
     raise GroupError(
         f"group {record.group}: {record.path} was "
-        f"{'applied' if record.is_applied else 'started'} at {record.written_at}, but {moved}; "
-        "another client has committed since. Nothing was changed; undo it (--undo --apply) and "
-        "--apply again, or set these offsets with kafka-consumer-groups.sh --reset-offsets"
+        f"{'applied' if record.is_applied else 'started'} at {record.written_at}, but {said}; "
+        f"another client has committed since. Nothing was changed; {undone}set the offsets that "
+        "apply commits with kafka-consumer-groups.sh --reset-offsets"
     )
 
 

@@ -196,11 +196,21 @@ def test_apply_again_later(records: GroupRecords) -> None:
     assert apply_plan(PLAN, records, groups)[0] == "already applied"
     assert groups.held[T0] == Committed(99)
     groups.offsets["g"][T0] = Committed(5)
-    with pytest.raises(GroupError, match="was applied at"):
+    with pytest.raises(GroupError, match=r"was applied at.*--reset-offsets") as raised:
         apply_plan(PLAN, records, groups)
+    # That would be refused.
+    assert "--undo" not in str(raised.value)
 
     assert groups.held[T0] == Committed(5)
     assert len(groups.commits) == 1
+    groups.offsets["g"] |= AFTER
+    assert apply_plan(PLAN, records, groups)[0] == "already applied"
+    # Back where it was, it can be undone.
+    groups.offsets["g"][T0] = BEFORE[T0]
+    with pytest.raises(GroupError, match="undo it"):
+        apply_plan(PLAN, records, groups)
+    assert undo(records, groups, "g", apply=True).result == "undone"
+    assert apply_plan(PLAN, records, groups)[0] == "applied"
 
 
 def test_apply_another_plan(records: GroupRecords) -> None:
