@@ -641,3 +641,33 @@ def test_plan_backfill_other_topic_made_again(tmp_path: Path, is_sealed: bool) -
     if is_sealed:
         with pytest.raises(TopicError, match=r"u was recreated.*What is sealed stays"):
             plan_backfill(pipeline, cluster, HOUR, force=True)
+
+
+def test_plan_backfill_made_again_beside_rewritten(tmp_path: Path) -> None:
+    """Of a begun window, the way on is named if one log was rewritten and one topic made again."""
+    u0 = TopicPartition("u", 0)
+    made = MadeArchive(tmp_path / "archive", {"t": "id", "u": "id-u"})
+    made.start_at({P0: 150, u0: 150})
+    made.seal({P0: dense(150, 160), u0: dense(150, 160)})
+    made.seal_window(
+        HOUR.key,
+        {P0: dense(60, 120), u0: dense(60, 120)},
+        ranges=range_rows({P0: [R(60, 120)], u0: [R(60, 120)]}),
+        interval=[HOUR.start.isoformat(), HOUR.end.isoformat()],
+        topics={"t": "id", "u": "id-u"},
+        partition_by=["topic"],
+    )
+    (made.root / "windows" / HOUR.key / "receipt.json").unlink()
+    made.open_generation(t="id~2", u="id-u-2")
+    made.start_at({P0: 155, u0: 0})
+    times = {offset: FIRST_MS + offset * MINUTE for offset in range(200)}
+    cluster: Any = FakeCluster(
+        {tp: Log(0, 200, times=times) for tp in (P0, u0)}, topic_ids={"t": "id", "u": "id-u-2"}
+    )
+    pipeline = Pipeline(name="made", topics=["t", "u"], archive=str(made.root))
+
+    with pytest.raises(TopicError, match=r"t, u was recreated.*move its folder out of the archive"):
+        plan_backfill(pipeline, cluster, HOUR)
+    (made.root / "windows" / HOUR.key).rename(made.root.parent / "moved")
+
+    assert plan_backfill(pipeline, cluster, HOUR).ranges == {P0: [R(60, 120)]}
