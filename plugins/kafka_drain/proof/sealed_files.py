@@ -283,18 +283,18 @@ def check_records(
         # Of times that can't be represented, only the offsets are known.
         is_known = is_known and read.fingerprint is not None
         value ^= int(read.fingerprint or "0", 16)
-    if len(files) < len(receipt.files):
-        return findings, []
-    if not findings and (what := _other_offsets(receipt, held)):
+    is_whole = len(files) == len(receipt.files)
+    if is_whole and not findings and (what := _other_offsets(receipt, held)):
         findings.append(Finding(Reason.CONTENT_CHANGED, receipt.where, what))
-    if receipt.fingerprint is None:
-        return findings, []
     if locked:
+        # Also of a part of the files, and without a fingerprint: nobody can read the records.
         detail = (
             f"its files' bytes are as sealed, but the records of {len(files):,} files weren't "
             f"compared with what Spark read. {locked}"
         )
         findings.append(Finding(Reason.KEY_UNAVAILABLE, receipt.where, detail))
+    elif not is_whole or receipt.fingerprint is None:
+        return findings, []
     elif is_known and f"{value:016x}" != receipt.fingerprint:
         detail = (
             f"its files' records have fingerprint {value:016x}; Spark read {receipt.fingerprint}"

@@ -1,0 +1,134 @@
+"""Encrypted records whose key is gone: a deep validation names each receipt that has some."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+
+from kafka_drain.archive.keys import keys_for_writing
+from kafka_drain.config.encryption import Encryption
+from kafka_drain.encryption import data_keys
+from kafka_drain.encryption.data_keys import FOLDER, data_key
+from kafka_drain.encryption.kms import FILE_VARIABLE, encrypt_locally
+from kafka_drain.findings import Reason
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+HIDDEN = ["key", "value", "headers.list.element.key", "headers.list.element.value"]
+
+
+@pytest.fixture
+def have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the named master keys, and no others."""
+    path = tmp_path / "keys.json"
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+
+    def write(*names: str) -> None:
+        path.touch(mode=0o600)
+        path.write_text(json.dumps({name: base64.b64encode(bytes(32)).decode() for name in names}))
+        data_keys._data_key.cache_clear()
+
+    return write
+
+
+@pytest.fixture
+def encrypting(monkeypatch: pytest.MonkeyPatch) -> Callable[[MadeArchive, str], None]:
+    """Let an archive's next files be encrypted with a master key's data key."""
+    write_table = pq.write_table
+
+    def encrypt(made: MadeArchive, master: str) -> None:
+        keys = keys_for_writing(made.root, Encryption(kms="file", key=master))
+        assert keys is not None
+        current = keys["current"]
+
+        class Client(pe.KmsClient):  # type: ignore[misc]
+            """Wraps keys as parquet-java does, with the archive's data key."""
+
+            def __init__(self, _: object) -> None:
+                super().__init__()
+
+            def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+                """Wrap a key."""
+                key = data_key(made.root, master_key_identifier)
+                return encrypt_locally(key, key_bytes, master_key_identifier).encode()
+
+            def unwrap_key(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+                """Never called."""
+                raise NotImplementedError
+
+        def write(*where: Any, **options: Any) -> None:
+            properties = pe.CryptoFactory(Client).file_encryption_properties(
+                pe.KmsConnectionConfig(),
+                pe.EncryptionConfiguration(
+                    footer_key=current,
+                    column_keys={current: HIDDEN},
+                    plaintext_footer=True,
+                    double_wrapping=False,
+                ),
+            )
+            write_table(*where, encryption_properties=properties, **options)
+
+        monkeypatch.setattr(pq, "write_table", write)
+
+    return encrypt
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive without files."""
+    return MadeArchive(tmp_path / "archive", {"orders": "topic-1"})
+
+
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_validate_locked_beside_compacted(
+    is_proven: bool,
+    made: MadeArchive,
+    have: Callable[..., None],
+    encrypting: Callable[[MadeArchive, str], None],
+) -> None:
+    """Files that a compaction has left, of a master key that is gone, next to rewritten ones."""
+    have("old", "new")
+    encrypting(made, "old")
+    sealed = "00000000000000aa" if is_proven else None
+    small, _ = made.seal({P0: dense(0, 3), P1: dense(0, 9)}, fingerprint=sealed)
+    made.open_generation()
+    made.start_at({P0: 3, P1: 9})
+    encrypting(made, "new")
+    made.seal_window("compact_20260101T000000Z_0", {P0: dense(0, 3)}, [small.path])
+    where = "generations/0001/receipts/000000000000.json"
+    report = validate_archive(made.archive, None, deep=True)
+    assert report.complete, report.findings
+
+    have("new")
+    report = validate_archive(made.archive, None, deep=True)
+
+    found = [f.where for f in report.findings if f.reason is Reason.KEY_UNAVAILABLE]
+    assert found == [where]
+    assert not report.complete
+
+
+def test_validate_locked_window_without_keys(
+    made: MadeArchive, have: Callable[..., None], encrypting: Callable[[MadeArchive, str], None]
+) -> None:
+    """The folder of data keys is lost: a window of unknown content is named, too."""
+    have("old")
+    encrypting(made, "old")
+    made.seal_window("backfill_1", {P0: dense(0, 3), P1: dense(0, 9)}, is_known=False)
+    shutil.rmtree(str(made.root / FOLDER))
+    data_keys._data_key.cache_clear()
+
+    report = validate_archive(made.archive, None, deep=True)
+
+    found = [f.where for f in report.findings if f.reason is Reason.KEY_UNAVAILABLE]
+    assert found == ["windows/backfill_1/receipt.json"]
+    assert not report.complete
