@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from pydantic import ValidationError
 from upath import UPath
 
 from kafka_drain.config.encryption import Encryption
@@ -18,6 +19,7 @@ from kafka_drain.encryption.data_keys import (
     older_documents,
     open_key,
     read_key,
+    read_keys,
     version_of,
     wrapped_document,
 )
@@ -36,13 +38,20 @@ def encryption_of(root: UPath) -> Encryption | None:
     """Return the newest data key's master key; None if the archive has no data keys.
 
     Raises:
-        ArchiveError: When a data key's document was changed.
+        ArchiveError: When a data key's document was changed, or a newer release wrote it.
     """
-    documents = [read_key(path) for path in list_keys(root).values()]
+    documents = read_keys(root).values()
     if not documents:
         return None
     newest = max(documents, key=lambda document: document["created_at"])
-    return Encryption.model_validate({"kms": newest["kms"], "key": newest["key"]})
+    try:
+        return Encryption.model_validate({"kms": newest["kms"], "key": newest["key"]})
+    except ValidationError as error:
+        raise ArchiveError(
+            f"{root}/{FOLDER}/ has data key {newest['id']}, whose master key "
+            f"{newest['key'][:80]!r} of {newest['kms'][:80]!r} this release doesn't know; use the "
+            "release that wrote it"
+        ) from error
 
 
 def damaged_keys(root: UPath) -> list[Finding]:
@@ -54,6 +63,9 @@ def damaged_keys(root: UPath) -> list[Finding]:
     for path in list_keys(root).values():
         try:
             read_key(path)
+        except FileNotFoundError:
+            # A rewrap has replaced it since it was listed.
+            continue
         except ArchiveError as error:
             detail = str(error).removeprefix(f"{path} ")
             found.append(Finding(Reason.KEY_UNAVAILABLE, f"{FOLDER}/{path.name}", detail))
@@ -116,7 +128,7 @@ def keys_for_writing(
         ConfigError: When the archive is encrypted, but the pipeline isn't.
         KeyUnavailableError: When a master key can't be had; nothing was changed.
     """
-    documents = {id_: read_key(path) for id_, path in list_keys(root).items()}
+    documents = read_keys(root)
     current = choose_key(documents, encryption)
     if encryption is None:
         return None
@@ -180,33 +192,43 @@ class Rewrap:
         """
         for id_, path in self.due.items():
             old = read_key(path)
-            new = wrapped_document(id_, open_key(old), self.encryption.kms, self.encryption.key)
+            new = wrapped_document(id_, self._open(path), self.encryption.kms, self.encryption.key)
             # The newest data key stays the newest.
             new["created_at"] = old["created_at"]
             target = self.root / FOLDER / file_name(id_, version_of(path) + 1)
             if not create_document(target, new):
                 raise ArchiveError(f"{target} was written by somebody else; run this again")
         older = older_documents(self.root)
-        self._open_kept(older)
-        for path in older:
-            path.unlink()
-
-    def _open_kept(self, older: Iterable[UPath]) -> None:
-        """Open what an earlier run wrote: only an older document may still hold the data key."""
         newest = list_keys(self.root)
         for path in older:
-            id_ = path.name.partition(".")[0]
-            if id_ in self.due:
-                continue
-            try:
-                open_key(read_key(newest[id_]))
-            except KeyUnavailableError as error:
-                raise KeyUnavailableError(
-                    f"{newest[id_]}, which an earlier run wrote, can't be opened: {error}. So "
-                    f"{path}, which it replaced, was kept. If that master key can't be had again, "
-                    f"remove {newest[id_]}, and run this again, with the master key that {path} "
-                    "names"
-                ) from error
+            # What an earlier run wrote: only an older document may still hold the data key.
+            if _id_of(path) not in self.due:
+                self._open(newest[_id_of(path)])
+        for path in older:
+            path.unlink(missing_ok=True)
+
+    def _open(self, newest: UPath) -> bytes:
+        """Return the data key of the document that counts.
+
+        Raises:
+            KeyUnavailableError: When its master key can't be had; names the older document that a
+                killed run has left, if there is one.
+        """
+        try:
+            return open_key(read_key(newest))
+        except KeyUnavailableError as error:
+            older = [each for each in older_documents(self.root) if _id_of(each) == _id_of(newest)]
+            if not older:
+                raise
+            raise KeyUnavailableError(
+                f"{newest}, which an earlier run wrote, can't be opened: {error}. So {older[-1]}, "
+                "which it replaced, was kept. If that master key can't be had again, remove "
+                f"{newest}, and run this again, with the master key that {older[-1]} names"
+            ) from error
+
+
+def _id_of(path: UPath) -> str:
+    return path.name.partition(".")[0]
 
 
 def plan_rewrap(root: UPath, encryption: Encryption) -> Rewrap:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +28,9 @@ _TEXTS = ("id", "kms", "key", "wrapped", "created_at")
 
 #: `<id>.<version>.json`; the highest version counts.
 _NAME = re.compile(r"([0-9a-f]{16})\.(\d{4})\.json")
+
+#: Number of times that documents are listed again, in case a rewrap removes one before it is read.
+_TRIES = 10
 
 #: Folders of an archive that hold data files, at any depth.
 _HOLD_DATA = ("generations", "windows")
@@ -64,6 +68,26 @@ def older_documents(root: Any) -> list[Any]:
         for name in sorted(names)
         if (found := _NAME.fullmatch(name)) and newest[found[1]].name != name
     ]
+
+
+def read_keys(root: Any, only: str | None = None) -> dict[str, dict[str, str]]:
+    """Read each data key's newest document, by id, while a rewrap may replace them.
+
+    Args:
+        only: Id of the data key to read; None for all.
+
+    Raises:
+        ArchiveError: When one was changed, or a newer release wrote it.
+    """
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            return {
+                id_: read_key(path) for id_, path in list_keys(root).items() if only in (None, id_)
+            }
+    raise ArchiveError(
+        f"{root}/{FOLDER}/ has a data key that was removed each time before it could be read; stop "
+        "what writes there, and try again"
+    )
 
 
 def read_key(path: Any) -> dict[str, str]:
@@ -135,13 +159,13 @@ def data_key(root: Any, id_: str) -> bytes:
 @lru_cache(maxsize=1000)
 def _data_key(root: str, id_: str) -> bytes:
     place = _located(root) if "://" in root else Path(root)
-    path = list_keys(place).get(id_)
-    if path is None:
+    document = read_keys(place, id_).get(id_)
+    if document is None:
         raise KeyUnavailableError(
             f"{root}/{FOLDER}/ has no data key {id_}: without it, the keys, values and headers of "
             "the files that name it can't be read any more. Restore the folder from a copy"
         )
-    return open_key(read_key(path))
+    return open_key(document)
 
 
 def _located(root: str) -> Any:

@@ -25,7 +25,7 @@ from kafka_drain.config.encryption import Encryption
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import FOLDER, data_key, older_documents
 from kafka_drain.encryption.kms import FILE_VARIABLE
-from kafka_drain.errors import ConfigError, KeyUnavailableError
+from kafka_drain.errors import ArchiveError, ConfigError, KeyUnavailableError
 
 OLD, NEW = Encryption(kms="file", key="old"), Encryption(kms="file", key="new")
 
@@ -193,6 +193,80 @@ def test_rewrap_other_master_key(
     data_keys._data_key.cache_clear()
     assert data_key(root, made["current"]) == opened
     assert [path.name for path in (root / FOLDER).iterdir()] == [written.name]
+
+
+@pytest.mark.parametrize("to", ["old", "third"])
+def test_rewrap_lost_since(
+    to: str, tmp_path: Path, have: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master key of a killed rewrap is lost: the error names the document that opens.
+
+    Whichever master key is to follow, what it says to do gives the data key back.
+    """
+    root = UPath(tmp_path / "archive")
+    have("old", "new")
+    made = keys_for_writing(root, OLD)
+    assert made is not None
+    opened = data_key(root, made["current"])
+    kill_rewrap(root, monkeypatch)
+    have("old", "third")
+    to_third = Encryption(kms="file", key=to)
+
+    with pytest.raises(KeyUnavailableError, match="has no key 'new'") as said:
+        plan_rewrap(root, to_third).apply()
+
+    kept, written = (root / FOLDER / f"{made['current']}.000{n}.json" for n in (1, 2))
+    assert f"{kept}, which it replaced, was kept" in str(said.value)
+    assert f"remove {written}, and run this again" in str(said.value)
+    written.unlink()
+    plan_rewrap(root, to_third).apply()
+    data_keys._data_key.cache_clear()
+    assert data_key(root, made["current"]) == opened
+    assert encryption_of(root) == to_third
+
+
+def test_read_beside_rewrap(
+    tmp_path: Path, have: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document that a rewrap replaces after it was listed: the new one is read.
+
+    Otherwise a validation reports a missing data file, and a drain ends.
+    """
+    root = UPath(tmp_path / "archive")
+    have("old", "new")
+    made = keys_for_writing(root, OLD)
+    assert made is not None
+    opened, listed = data_key(root, made["current"]), data_keys.list_keys(root)
+    list_keys, waiting = data_keys.list_keys, list[Any]()
+    for module in (data_keys, keys):
+        monkeypatch.setattr(
+            module, "list_keys", lambda root: waiting.pop() if waiting else list_keys(root)
+        )
+    plan_rewrap(root, NEW).apply()
+
+    waiting.append(listed)
+    data_keys._data_key.cache_clear()
+    assert data_key(root, made["current"]) == opened
+    waiting.append(listed)
+    assert encryption_of(root) == NEW
+    waiting.append(listed)
+    assert damaged_keys(root) == []
+    waiting.append(listed)
+    again = keys_for_writing(root, NEW)
+    assert again is not None
+    assert again["current"] == made["current"]
+
+
+def test_encryption_of_newer(tmp_path: Path, have: Callable[..., None]) -> None:
+    """A KMS that only a newer release knows is named, without a traceback."""
+    root = UPath(tmp_path / "archive")
+    have("old")
+    keys_for_writing(root, OLD)
+    [path] = (root / FOLDER).iterdir()
+    path.write_text(path.read_text().replace('"file"', '"gcp"'))
+
+    with pytest.raises(ArchiveError, match="of 'gcp' this release doesn't know"):
+        encryption_of(root)
 
 
 def kill_rewrap(root: UPath, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from kafka_drain.archive.keys import keys_for_writing
+from kafka_drain.archive.keys import keys_for_writing, plan_rewrap
 from kafka_drain.config.encryption import Encryption
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import FOLDER, data_key
@@ -132,3 +132,27 @@ def test_validate_locked_window_without_keys(
     found = [f.where for f in report.findings if f.reason is Reason.KEY_UNAVAILABLE]
     assert found == ["windows/backfill_1/receipt.json"]
     assert not report.complete
+
+
+def test_validate_beside_rewrap(
+    made: MadeArchive,
+    have: Callable[..., None],
+    encrypting: Callable[[MadeArchive, str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rewrap replaces a data key while a validation looks for it: nothing is missing."""
+    have("old", "new")
+    encrypting(made, "old")
+    made.seal_window("backfill_1", {P0: dense(0, 3)})
+    list_keys = data_keys.list_keys
+    waiting = [list_keys(made.root)]
+    plan_rewrap(made.root, Encryption(kms="file", key="new")).apply()
+    data_keys._data_key.cache_clear()
+    monkeypatch.setattr(
+        data_keys, "list_keys", lambda root: waiting.pop() if waiting else list_keys(root)
+    )
+
+    report = validate_archive(made.archive, None, deep=True)
+
+    assert not waiting
+    assert report.findings == []
