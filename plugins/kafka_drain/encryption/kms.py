@@ -187,7 +187,20 @@ class AwsKms:
             return getattr(self._client, action)(**arguments)
         except self._errors as error:
             # Of the request, botocore's messages name the operation only.
-            raise KmsError(f"AWS KMS: {error}") from error
+            raise KmsError(f"AWS KMS: {error}{_remedy(error, arguments['KeyId'])}") from error
+
+
+def _remedy(error: Exception, master: str) -> str:
+    """Return what to do about an alias that leads to another key than it did; empty otherwise."""
+    answer = getattr(error, "response", None)
+    code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
+    if code != "IncorrectKeyException" or "alias/" not in master:
+        return ""
+    return (
+        f". {master} led to another key when this was wrapped: let it lead there again, wrap the "
+        "data keys with the new key's id (`kafka-drain rewrap ARCHIVE --kms aws --key ID "
+        "--apply`), and only then let it lead to the new key"
+    )
 
 
 class VaultTransit:

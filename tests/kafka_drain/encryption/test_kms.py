@@ -236,3 +236,25 @@ def test_aws_wrapped_changed(wrapped: str, monkeypatch: pytest.MonkeyPatch) -> N
 
     with pytest.raises(KmsError, match="what it should open was changed"):
         open_kms("aws").unwrap(wrapped, "alias/m", "id")
+
+
+def test_aws_alias_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alias that leads to another key since, as AWS rotates by hand: the error says what to do.
+
+    Nothing opens the data keys meanwhile, and a rewrap to the alias takes them for wrapped already.
+    """
+    boto3 = pytest.importorskip("boto3")
+    from botocore.exceptions import ClientError
+
+    class Client:
+        def decrypt(self, **_: object) -> None:
+            answer = {"Error": {"Code": "IncorrectKeyException", "Message": "another CMK"}}
+            raise ClientError(answer, "Decrypt")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(boto3, "client", lambda name: Client())
+
+    with pytest.raises(KmsError, match="rewrap ARCHIVE --kms aws --key ID --apply"):
+        open_kms("aws").unwrap("AAAA", "alias/m", "id")
+    with pytest.raises(KmsError) as said:
+        open_kms("aws").unwrap("AAAA", "1234abcd", "id")
+    assert "rewrap" not in str(said.value)
