@@ -87,10 +87,10 @@ def lines_about(lines: Iterable[WitnessLine], archive_id: str, pipeline: str) ->
 def check_lines(lines: Sequence[WitnessLine]) -> str:
     """Describe the error in the lines about one archive; empty if there is none.
 
-    A line of a key that isn't known, such as one before a rotation, is covered by the hash in a
-    later line. The newest line must be signed by a known key. Two validations at the same moment
-    may both follow one line, or both begin; but no line is repeated later, which would make an
-    older state the newest.
+    A line of a key that isn't known, such as one before a rotation, has to be covered by the hash
+    in a later line, as anybody can write one. The newest line must be signed by a known key. Two
+    validations at the same moment may both follow one line, or both begin; but no line is repeated
+    later, which would make an older state the newest.
 
     Args:
         lines: The lines, oldest first.
@@ -105,6 +105,14 @@ def check_lines(lines: Sequence[WitnessLine]) -> str:
         before = line
     if before is not None and not before.is_signed:
         return f"line {before.number}, the newest, is signed by the unknown key {before.key_id}"
+    named: set[str | None] = set()
+    for line in reversed(lines):
+        if not line.is_signed and line.sha256 not in named:
+            return (
+                f"line {line.number} is signed by the unknown key {line.key_id}, and no line of a "
+                "known key stands for it: somebody has added it, or a former key isn't given"
+            )
+        named.add(line.previous)
     return ""
 
 

@@ -132,6 +132,24 @@ def test_check_lines_keys() -> None:
     assert check_lines(parsed([swapped], "mine", "old")) == "line 1 has a wrong signature"
 
 
+@pytest.mark.parametrize("after", [1, 2])
+def test_check_lines_added_by_stranger(after: int) -> None:
+    """A line that somebody else puts between others isn't covered by any; one before a rotation is.
+
+    Two validations at the same moment before a rotation: the former key tells their lines apart.
+    """
+    lines = [*three()[:after], appended(three()[:after], "x", by="thief")[-1], *three()[after:]]
+    found = check_lines(parsed(lines))
+    assert found.startswith(f"line {after + 1} is signed by the unknown key")
+    assert key("thief").public.id in found
+
+    old = appended([], "a", by="old")
+    forked = [*old, appended(old, "b", by="old")[-1], appended(old, "c", by="old")[-1]]
+    rotated = appended(forked, "d")
+    assert "a former key isn't given" in check_lines(parsed(rotated))
+    assert check_lines(parsed(rotated, "mine", "old")) == ""
+
+
 def test_check_lines_at_once() -> None:
     """Two validations at the same moment may follow one line; the next one follows either."""
     two = [*appended(three(), "d"), appended(three(), "e")[-1]]
