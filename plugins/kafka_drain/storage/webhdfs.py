@@ -37,7 +37,7 @@ class Meaning(Enum):
     DONE = "done"
     #: The content is at another address, or has to be sent there.
     ELSEWHERE = "elsewhere"
-    #: It isn't the NameNode that is in charge.
+    #: It isn't the NameNode that is in charge, or it is starting: another one may be.
     STANDBY = "standby"
     #: There is no such file or folder.
     MISSING = "missing"
@@ -76,12 +76,14 @@ _BY_MESSAGE = {
     "could only be written to 0 of": Meaning.NO_DATANODE,
     "Could not obtain block": Meaning.NO_DATANODE,
     "in safe mode": Meaning.SAFE_MODE,
+    # Answered for as long as it loads its image.
+    "Namenode is in startup mode": Meaning.STANDBY,
 }
 
 _UNAUTHORIZED = 401
 
 #: Seconds to wait before all NameNodes are asked again: after none could be reached, and after one
-#: said that it is in standby, because then another one is taking over.
+#: said that it is in standby or starting, because then another one is taking over.
 _UNREACHED = (0.5, 1.0, 2.0)
 _TAKING_OVER = (0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -346,7 +348,8 @@ class WebHdfs:
                 if answer.meaning is not Meaning.STANDBY:
                     self._prefer(name_node)
                     return answer, response
-                seen.append(f"{name_node} is in standby")
+                is_starting = "startup mode" in answer.said
+                seen.append(f"{name_node} is {'starting' if is_starting else 'in standby'}")
                 is_in_standby = True
             pause = pause_after(rounds, is_in_standby=is_in_standby)
             if pause is None:

@@ -143,6 +143,23 @@ def test_ask_failover(serve: Any, client: Any, waited: list[float]) -> None:
     assert waited == [0.5, 1.0]
 
 
+def test_ask_starting(serve: Any, client: Any, waited: list[float]) -> None:
+    """A NameNode that is starting isn't in charge: the other one is asked, and from then on first.
+
+    Hadoop 3.4.1 answers so while it loads its image, which takes minutes.
+    """
+    said = remote("RetriableException", "Namenode is in startup mode")
+    starting, active = serve(said), serve(OK)
+    one = client(starting, active)
+
+    for _ in range(3):
+        one.ask("GET", "GETFILESTATUS", "/a")
+
+    assert (len(starting.asked), len(active.asked), waited) == (1, 3, [])
+    with pytest.raises(StoreUnavailableError, match=f"{starting.url} is starting"):
+        client(starting).ask("GET", "GETFILESTATUS", "/a")
+
+
 def test_ask_nobody(serve: Any, client: Any, waited: list[float]) -> None:
     """Each NameNode is named with what it said, and so is what may be wrong."""
     standby = serve(remote(STANDBY))

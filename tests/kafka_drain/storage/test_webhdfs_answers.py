@@ -39,6 +39,7 @@ def remote(exception: str, message: object = "why\n\tat java\n\tat java") -> byt
         (401, remote("AuthenticationException"), Meaning.DENIED),
         (403, remote("SafeModeException"), Meaning.SAFE_MODE),
         (403, remote("RetriableException", "Name node is in safe mode."), Meaning.SAFE_MODE),
+        (403, remote("RetriableException", "Namenode is in startup mode"), Meaning.STANDBY),
         (403, remote("NSQuotaExceededException"), Meaning.FULL),
         (403, remote("DSQuotaExceededException"), Meaning.FULL),
         (403, remote("QuotaByStorageTypeExceededException"), Meaning.FULL),
