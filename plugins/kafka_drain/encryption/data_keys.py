@@ -17,6 +17,7 @@ from typing import Any, cast
 from kafka_drain.clock import now_text
 from kafka_drain.encryption.kms import KEY_BYTES, KmsError, open_kms
 from kafka_drain.errors import ArchiveError, KeyUnavailableError, MachineError
+from kafka_drain.storage.outages import lies_in_store
 
 #: The archive's folder of data keys.
 FOLDER = "keys"
@@ -50,22 +51,39 @@ def root_of(path: Any) -> Any:
 def list_keys(root: Any) -> dict[str, Any]:
     """Return the path of each data key's newest document, by id."""
     folder = root / FOLDER
-    try:
-        names = sorted(entry.name for entry in folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
     # Sorted by version within an id: the highest comes last.
-    return {found[1]: folder / name for name in names if (found := _NAME.fullmatch(name))}
+    return {found[1]: folder / name for name in _names(folder) if (found := _NAME.fullmatch(name))}
+
+
+def _names(folder: Any) -> list[str]:
+    if lies_in_store(folder):
+        # Not at the top: executors that read local files don't need fsspec.
+        from kafka_drain.storage.paths import list_folder
+
+        return sorted(list_folder(folder))
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _content(path: Any) -> bytes:
+    if lies_in_store(path):
+        # Not at the top, as above.
+        from kafka_drain.storage.paths import read_bytes
+
+        return read_bytes(path)
+    content: bytes = path.read_bytes()
+    return content
 
 
 def older_documents(root: Any) -> list[Any]:
     """Return the documents that a newer one of the same data key has replaced."""
     newest = list_keys(root)
     folder = root / FOLDER
-    names = [path.name for path in folder.iterdir()] if newest else []
     return [
         folder / name
-        for name in sorted(names)
+        for name in _names(folder)
         if (found := _NAME.fullmatch(name)) and newest[found[1]].name != name
     ]
 
@@ -96,7 +114,7 @@ def read_key(path: Any) -> dict[str, str]:
     Raises:
         ArchiveError: When it was changed, or a newer release wrote it.
     """
-    return parse_key(path, path.read_bytes())
+    return parse_key(path, _content(path))
 
 
 def parse_key(path: Any, content: bytes) -> dict[str, str]:
@@ -150,8 +168,9 @@ def data_key(root: Any, id_: str) -> bytes:
     """Return an archive's data key; asks its KMS at most once in a process if it gets an answer.
 
     Raises:
-        KeyUnavailableError: When it can't be had: its document or its master key is missing.
-        ArchiveError: When its document was changed.
+        KeyUnavailableError: When it can't be had: its document or its master key is missing, or
+            its document was changed, which says nothing of the data file that needs it.
+        StoreUnavailableError: When the archive's store doesn't answer.
     """
     return _data_key(str(root), id_)
 
@@ -159,7 +178,10 @@ def data_key(root: Any, id_: str) -> bytes:
 @lru_cache(maxsize=1000)
 def _data_key(root: str, id_: str) -> bytes:
     place = _located(root) if "://" in root else Path(root)
-    document = read_keys(place, id_).get(id_)
+    try:
+        document = read_keys(place, id_).get(id_)
+    except (ArchiveError, OSError) as error:
+        raise KeyUnavailableError(f"data key {id_} can't be read: {error}") from error
     if document is None:
         raise KeyUnavailableError(
             f"{root}/{FOLDER}/ has no data key {id_}: without it, the keys, values and headers of "

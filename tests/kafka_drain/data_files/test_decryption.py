@@ -164,6 +164,34 @@ def test_read_file_locked(encrypted: Path, masters: Callable[..., None]) -> None
     assert [replace(content, last_hash=None) for content in opened.contents] == [*locked.contents]
 
 
+@pytest.mark.parametrize("damage", ["changed", "unreadable"])
+def test_read_file_key_damaged(
+    damage: str, encrypted: Path, masters: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data key's document that is damaged, or that this user may not read: no damage of files.
+
+    A repair would replace them by what Kafka still has.
+    """
+    root = encrypted.parents[3]
+    entry = SinkFile("part-0.parquet", encrypted.stat().st_size, 0, 0, "0")
+    masters("m")
+    [document] = (root / data_keys.FOLDER).iterdir()
+    if damage == "changed":
+        document.write_bytes(document.read_bytes()[:100])
+    else:
+
+        def refuse(path: Path) -> dict[str, str]:
+            raise PermissionError(13, "Permission denied", str(path))
+
+        monkeypatch.setattr(data_keys, "read_key", refuse)
+
+    locked = read_file(str(root), "generations/0001/data", entry, "parquet")
+
+    assert not isinstance(locked, Finding), locked
+    assert (locked.records, locked.fingerprint) == (5, None)
+    assert str(document) in locked.locked
+
+
 def test_read_plain_file_beside_keys(encrypted: Path) -> None:
     """An archive may hold files from before it was encrypted: they need no key."""
     pq.write_table(RECORDS, encrypted)

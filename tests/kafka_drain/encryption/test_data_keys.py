@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from upath import UPath
 
 from kafka_drain.encryption.data_keys import (
     FOLDER,
@@ -15,10 +17,11 @@ from kafka_drain.encryption.data_keys import (
     list_keys,
     older_documents,
     parse_key,
+    read_key,
     root_of,
     wrapped_document,
 )
-from kafka_drain.errors import ArchiveError, KeyUnavailableError
+from kafka_drain.errors import ArchiveError, KeyUnavailableError, StoreUnavailableError
 
 ID, DATA_KEY = "0123456789abcdef", bytes(range(200, 232))
 
@@ -50,6 +53,23 @@ def test_root_of_other_file() -> None:
     """A file outside an archive says where its key would be."""
     with pytest.raises(KeyUnavailableError, match=r"isn't in an archive, whose folder keys/"):
         root_of(Path("/tmp/part-0.parquet"))
+
+
+def test_list_keys_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that doesn't answer is an outage, not a traceback of its package."""
+    silent = type("EndpointConnectionError", (Exception,), {"__module__": "botocore.exceptions"})
+
+    def fail(*_: object, **__: object) -> None:
+        raise silent("nobody there")
+
+    for name in ("ls", "cat_file"):
+        monkeypatch.setattr(MemoryFileSystem, name, fail)
+    root = UPath("memory://silent/archive")
+
+    with pytest.raises(StoreUnavailableError, match="its store doesn't answer"):
+        list_keys(root)
+    with pytest.raises(StoreUnavailableError, match="its store doesn't answer"):
+        read_key(root / FOLDER / file_name(ID, 1))
 
 
 def test_data_key_newest(tmp_path: Path, masters: Masters) -> None:
