@@ -12,7 +12,7 @@ import pyarrow.parquet.encryption as pe
 from kafka_drain.data_files.records import DataPath
 from kafka_drain.encryption.data_keys import data_key, root_of
 from kafka_drain.encryption.kms import KmsError, decrypt_locally
-from kafka_drain.errors import KeyUnavailableError
+from kafka_drain.errors import KafkaDrainError, KeyUnavailableError
 
 
 class Decryption:
@@ -41,7 +41,16 @@ class Decryption:
         """Return the key of a footer or of columns; raises KeyUnavailableError."""
         self.was_needed = True
         try:
-            return decrypt_locally(data_key(root_of(self._path), id_), wrapped, id_)
+            key = data_key(root_of(self._path), id_)
+        except (KafkaDrainError, MemoryError):
+            raise
+        except Exception as error:
+            # Whatever a KMS's package raises: it says nothing of the file, which isn't damaged.
+            raise KeyUnavailableError(
+                f"data key {id_} can't be had: {type(error).__name__}"
+            ) from error
+        try:
+            return decrypt_locally(key, wrapped, id_)
         except KmsError as error:
             raise KeyUnavailableError(
                 f"data key {id_} doesn't open {self._path}: {error}"

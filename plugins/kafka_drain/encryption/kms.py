@@ -155,7 +155,8 @@ class AwsKms:
         self._errors = (BotoCoreError, ClientError)
         try:
             self._client = boto3.client("kms")
-        except self._errors as error:
+        except (*self._errors, ValueError) as error:
+            # A ValueError: an endpoint that isn't one.
             raise KmsError(f"AWS KMS: {error}") from error
 
     def wrap(self, data_key: bytes, master: str, data_key_id: str) -> str:
@@ -241,6 +242,9 @@ class VaultTransit:
             document = answer.json()
         except (requests.RequestException, ValueError) as error:
             raise KmsError(f"Vault at {self._address}: {type(error).__name__}") from None
+        except OSError:
+            file = os.environ.get("VAULT_CACERT")
+            raise KmsError(f"{file}, which VAULT_CACERT names, can't be read") from None
         if answer.status_code != requests.codes.ok:
             errors = document.get("errors") if isinstance(document, dict) else None
             said = "; ".join(map(str, errors)) if isinstance(errors, list) else ""

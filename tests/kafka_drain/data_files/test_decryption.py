@@ -164,6 +164,24 @@ def test_read_file_locked(encrypted: Path, masters: Callable[..., None]) -> None
     assert [replace(content, last_hash=None) for content in opened.contents] == [*locked.contents]
 
 
+def test_read_file_kms_fails(
+    encrypted: Path, masters: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a KMS's package raises, such as for a wrong VAULT_CACERT, is no damage of a file."""
+
+    def fail(document: object) -> bytes:
+        raise RuntimeError("secret")
+
+    masters("m")
+    monkeypatch.setattr(data_keys, "open_key", fail)
+    entry = SinkFile("part-0.parquet", encrypted.stat().st_size, 0, 0, "0")
+    locked = read_file(str(encrypted.parents[3]), "generations/0001/data", entry, "parquet")
+
+    assert not isinstance(locked, Finding), locked
+    assert "can't be had: RuntimeError" in locked.locked
+    assert "secret" not in locked.locked
+
+
 @pytest.mark.parametrize("damage", ["changed", "unreadable"])
 def test_read_file_key_damaged(
     damage: str, encrypted: Path, masters: Callable[..., None], monkeypatch: pytest.MonkeyPatch

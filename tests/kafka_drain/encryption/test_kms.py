@@ -202,6 +202,26 @@ def test_vault_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         open_kms("vault").wrap(DATA_KEY, "m", "id")
 
 
+def test_vault_certificates_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of certificates that isn't there is named, without a traceback."""
+    monkeypatch.setenv("VAULT_ADDR", "https://127.0.0.1:9")
+    monkeypatch.setenv("VAULT_TOKEN", "the token")
+    monkeypatch.setenv("VAULT_CACERT", "/nowhere/ca.pem")
+
+    with pytest.raises(KmsError, match=r"/nowhere/ca\.pem, which VAULT_CACERT names"):
+        open_kms("vault").unwrap("vault:v1:AAAA", "m", "id")
+
+
+def test_aws_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint that isn't a URL is named, without a traceback."""
+    pytest.importorskip("boto3")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", "localhost:4566")
+
+    with pytest.raises(KmsError, match="Invalid endpoint: localhost:4566"):
+        open_kms("aws")
+
+
 @pytest.fixture
 def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Moto's server, as a process of its own, where boto3 finds it; a key's id."""
