@@ -42,7 +42,7 @@ class Decryption:
         self.was_needed = True
         try:
             key = data_key(root_of(self._path), id_)
-        except (KafkaDrainError, MemoryError):
+        except (ImportError, KafkaDrainError, MemoryError):
             raise
         except Exception as error:
             # Whatever a KMS's package raises: it says nothing of the file, which isn't damaged.

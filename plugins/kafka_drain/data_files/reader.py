@@ -25,7 +25,12 @@ from kafka_drain.data_files.batch_sizes import BATCH_BYTES
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.data_files.records import DataPath, RowBounds, TimestampError, milliseconds
 from kafka_drain.data_files.scalars import number, text
-from kafka_drain.errors import DataFileError, KeyUnavailableError, StoreUnavailableError
+from kafka_drain.errors import (
+    DataFileError,
+    KeyUnavailableError,
+    MachineError,
+    StoreUnavailableError,
+)
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.storage.outages import naming_outages
 
@@ -146,7 +151,10 @@ def read_contents(
 
 @contextmanager
 def _readable(path: DataPath, file_format: str) -> Iterator[None]:
-    """Raise DataFileError for an unreadable file, whatever its library raises for damaged bytes."""
+    """Raise DataFileError for an unreadable file, whatever its library raises for damaged bytes.
+
+    What this machine lacks is no damage: it raises MachineError.
+    """
     try:
         with naming_outages(path):
             yield
@@ -154,12 +162,19 @@ def _readable(path: DataPath, file_format: str) -> Iterator[None]:
         DataFileError,
         FileNotFoundError,
         KeyUnavailableError,
+        MachineError,
         MemoryError,
         StoreUnavailableError,
     ):
         raise
     except Exception as error:
         what = str(error) or type(error).__name__
+        # fastavro raises a ValueError for a codec whose package isn't there.
+        if isinstance(error, ImportError) or "need to install" in what:
+            raise MachineError(
+                f"{path} can't be read here: a Python package is missing ({what}); install what "
+                "kafka-drain needs, on Spark's executors too if they read files"
+            ) from error
         raise DataFileError(f"not readable as {TITLES[file_format]}: {what}") from error
 
 

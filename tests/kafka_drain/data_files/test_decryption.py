@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from kafka_drain.data_files.records import SCHEMA, RowBounds
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import data_key
 from kafka_drain.encryption.kms import FILE_VARIABLE, encrypt_locally
-from kafka_drain.errors import DataFileError, KeyUnavailableError
+from kafka_drain.errors import DataFileError, KeyUnavailableError, MachineError
 from kafka_drain.findings import Finding
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.proof.committed_file import read_file
@@ -162,6 +163,33 @@ def test_read_file_locked(encrypted: Path, masters: Callable[..., None]) -> None
     # Only who opens the file gets to know the last record's hash.
     assert all(content.last_hash for content in opened.contents)
     assert [replace(content, last_hash=None) for content in opened.contents] == [*locked.contents]
+
+
+def test_read_file_without_cryptography(
+    encrypted: Path, masters: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor without the library that decrypts: this machine lacks it, no file is damaged."""
+    masters("m")
+    entry = SinkFile("part-0.parquet", encrypted.stat().st_size, 0, 0, "0")
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+
+    with pytest.raises(MachineError, match="a Python package is missing"):
+        read_file(str(encrypted.parents[3]), "generations/0001/data", entry, "parquet")
+
+
+def test_read_file_without_codec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor whose fastavro lacks the codec of Avro files: no file is damaged."""
+    path = tmp_path / "generations/0001/data/part-0.avro"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    entry = SinkFile("part-0.avro", 0, 0, 0, "0")
+
+    def refuse(source: object) -> None:
+        raise ValueError("zstandard codec is supported but you need to install backports.zstd")
+
+    monkeypatch.setattr("fastavro.block_reader", refuse)
+    with pytest.raises(MachineError, match=r"need to install backports\.zstd"):
+        read_file(str(tmp_path), "generations/0001/data", entry, "avro")
 
 
 def test_read_file_kms_fails(
