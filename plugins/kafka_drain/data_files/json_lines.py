@@ -9,14 +9,14 @@ import json
 import re
 import zlib
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import IO, Any
 
 import pyarrow as pa
 
 from kafka_drain.data_files.batch_sizes import BATCH_BYTES
-from kafka_drain.data_files.records import DataPath, RowBounds, batches_of_rows
+from kafka_drain.data_files.records import SCHEMA, DataPath, RowBounds, batches_of_rows
 
 #: Spark's notation for years outside Python's calendar: with a sign, or year 0.
 _OTHER_YEAR = re.compile(r"([+-]\d{4,}|0000)(-.*)")
@@ -72,7 +72,7 @@ def _rows(source: IO[bytes], suffix: str) -> Iterator[dict[str, Any]]:
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns; all lines must be parsed for them."""
     with path.open("rb") as source:
-        rows = _rows(source, path.suffix)
+        rows = (_with_bytes(row, names) for row in _rows(source, path.suffix))
         if "timestamp" in names:
             rows = map(_with_time, rows)
         # Row by row, so that values aren't held.
@@ -108,13 +108,19 @@ def read_records(
 
 
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:
+    row = _with_bytes(row, SCHEMA.names)
+    row["timestamp"] = _time(row["timestamp"])
+    return row
+
+
+def _with_bytes(row: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Decode the bytes of the named columns."""
     for name in ("key", "value"):
-        if row.get(name) is not None:
+        if name in names and row.get(name) is not None:
             row[name] = b64decode(row[name], validate=True)
-    for header in row.get("headers") or ():
+    for header in (row.get("headers") if "headers" in names else None) or ():
         if header.get("value") is not None:
             header["value"] = b64decode(header["value"], validate=True)
-    row["timestamp"] = _time(row["timestamp"])
     return row
 
 

@@ -163,17 +163,11 @@ def _batches(
     """Yield a file's rows with the given columns, and the topic of each batch."""
     import pyarrow.compute as pc
 
-    from kafka_drain.data_files.reader import read_columns, read_records, topic_of
+    from kafka_drain.data_files.reader import read_columns, topic_of
 
     path, topic = root / file.path, topic_of(file.path)
     needed = ["partition", "offset", *columns] + ["topic"] * (topic is None)
-    # Single columns of JSON lines are as they were written: bytes in base64.
-    batches = (
-        read_records(path, file.file_format)
-        if file.file_format == "json"
-        else read_columns(path, file.file_format, needed)
-    )
-    for batch in batches:
+    for batch in read_columns(path, file.file_format, needed):
         if topic is not None:
             yield batch, topic
             continue

@@ -96,7 +96,7 @@ def _keys_in(
     for key, partition, topic in rows:
         # Clients spread empty keys, too.
         if key and (topic, partition) == (tp.topic, tp.partition):
-            found[key if isinstance(key, bytes) else key.encode()] = None
+            found[key] = None
             if len(found) >= most:
                 break
     return [*found]

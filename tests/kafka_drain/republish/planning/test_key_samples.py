@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import zlib
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from upath import UPath
 
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.key_samples import partitioner_notes
 from kafka_drain.republish.planning.placement import partition_of_key
 from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.shards import ShardFile
 from tests.kafka_drain.made_archive import MadeArchive
 from tests.kafka_drain.republish.planning.test_planner import plan_of
 
 PARTITIONS = 6
+
+KEYS = [b"customer %d" % number for number in range(600)]
 
 
 def made(tmp_path: Path, placement: str | None) -> MadeArchive:
@@ -75,3 +82,23 @@ def test_notes_original(tmp_path: Path) -> None:
 
     assert said == []
     assert plan.keeps == "key, value, headers, timestamp and order"
+
+
+def test_notes_json_lines(tmp_path: Path) -> None:
+    """Keys of JSON lines, which are in base64 there, are looked at as they were sent."""
+    files = {}
+    for number in range(PARTITIONS):
+        keys = [key for key in KEYS if partition_of_key(key, PARTITIONS, 0) == number]
+        lines = [
+            {"key": b64encode(key).decode(), "partition": number, "offset": at, "topic": "t"}
+            | {"timestamp": "2026-01-01T00:00:00.000Z", "timestampType": 0}
+            for at, key in enumerate(keys)
+        ]
+        path = tmp_path / f"{number}.json"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        share = ShardFile(path.name, "json", path.stat().st_size, "", 0, len(keys) - 1, 1, True)
+        files[TopicPartition("t", number)] = [share]
+
+    assert partitioner_notes(UPath(tmp_path), files, "key") == []
+    [said] = partitioner_notes(UPath(tmp_path), files, "key:crc32")
+    assert "they were placed by murmur2" in said
