@@ -8,7 +8,7 @@ schemas give.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from operator import methodcaller
@@ -17,7 +17,7 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.planning.binding import Binding, contradiction_of
 from kafka_drain.republish.planning.plan import RepublishPlan
@@ -167,12 +167,12 @@ def check_decoding(
     spans = _spans(offset_map)
     ticker = Ticker("decode", Progress("records", plan.records))
     with closing(target_client(cluster, len(spans))) as client:
-        for tp, (first, end, topics) in sorted(spans.items()):
+        for tp, (ranges, topics) in sorted(spans.items()):
             reader = TargetReader(
                 cluster,
                 tp,
-                first=first,
-                end=end,
+                first=ranges[0].start,
+                end=ranges[-1].end,
                 with_keys=False,
                 timeout_seconds=END_TIMEOUT_SECONDS,
                 client=client,
@@ -186,25 +186,39 @@ def check_decoding(
                 for part in parts
             }
             for messages in reader.messages(lambda: False):
-                for message in messages:
+                for message in _own(messages, ranges):
                     check.records += 1
                     _check(check, message, kept, back, target, source)
                 ticker.at(check.records)
     return check
 
 
-def _spans(offset_map: OffsetMap) -> Mapping[TopicPartition, tuple[int, int, set[str]]]:
+def _spans(
+    offset_map: OffsetMap,
+) -> Mapping[TopicPartition, tuple[Sequence[OffsetRange], set[str]]]:
     """Return, for each target partition, where the run's records are, and their topics."""
-    spans: dict[TopicPartition, tuple[int, int, set[str]]] = {}
+    ranges: dict[TopicPartition, list[OffsetRange]] = {}
+    topics: dict[TopicPartition, set[str]] = {}
     for part in offset_map.partitions:
         for block in part.blocks:
-            first, end, topics = spans.get(part.target, (block.target_start, 0, set()))
-            spans[part.target] = (
-                min(first, block.target_start),
-                max(end, block.target_end),
-                topics | {part.source.topic},
-            )
-    return spans
+            held = OffsetRange(block.target_start, block.target_end)
+            ranges.setdefault(part.target, []).append(held)
+            topics.setdefault(part.target, set()).add(part.source.topic)
+    return {tp: (merge(held), topics[tp]) for tp, held in ranges.items()}
+
+
+def _own(messages: Iterable[Any], ranges: Sequence[OffsetRange]) -> Iterator[Any]:
+    """Yield the messages that lie where the run's are; those between are other producers'.
+
+    Joined blocks don't tell theirs apart.
+    """
+    at = 0
+    for message in messages:
+        offset = message.offset()
+        while at < len(ranges) and ranges[at].end <= offset:
+            at += 1
+        if at < len(ranges) and ranges[at].start <= offset:
+            yield message
 
 
 def _check(

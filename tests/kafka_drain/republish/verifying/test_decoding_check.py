@@ -55,7 +55,7 @@ class Message(SimpleNamespace):
         return self.pairs
 
     def offset(self) -> int:
-        return 7
+        return int(getattr(self, "at", 7))
 
     def topic(self) -> str:
         return "copy"
@@ -160,6 +160,24 @@ def test_check_decoding_unreadable_headers(
 
     assert found.is_exact
     assert (found.records, found.decoded) == (2, 1)
+
+
+def test_check_decoding_other_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of other producers between the run's own do no harm, and don't stand for these."""
+    theirs = [
+        # With a schema that only the target has; with one that the archive has, too; with none.
+        Message(content=b"\0\0\0\1\x2c" + VALUE[5:], pairs=None, at=5),
+        Message(content=VALUE, pairs=None, at=6),
+        Message(content=b"\0\0\0\0\x63x", pairs=None, at=6),
+    ]
+    own = Message(content=VALUE, pairs=None, at=7)
+
+    found = check(monkeypatch, [*theirs, own], {105: CITY, 300: CITY})
+    assert found.problems == []
+    assert (found.records, found.decoded, found.is_exact) == (1, 1, True)
+
+    gone = check(monkeypatch, theirs[1:2], {105: CITY})
+    assert not gone.is_exact
 
 
 @pytest.mark.parametrize(
