@@ -11,6 +11,7 @@ import zlib
 from base64 import b64decode
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import IO, Any
 
 import pyarrow as pa
@@ -72,7 +73,7 @@ def _rows(source: IO[bytes], suffix: str) -> Iterator[dict[str, Any]]:
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns; all lines must be parsed for them."""
     with path.open("rb") as source:
-        rows = (_with_bytes(row, names) for row in _rows(source, path.suffix))
+        rows = map(partial(_with_bytes, names), _rows(source, path.suffix))
         if "timestamp" in names:
             rows = map(_with_time, rows)
         # Row by row, so that values aren't held.
@@ -108,12 +109,12 @@ def read_records(
 
 
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:
-    row = _with_bytes(row, SCHEMA.names)
+    row = _with_bytes(SCHEMA.names, row)
     row["timestamp"] = _time(row["timestamp"])
     return row
 
 
-def _with_bytes(row: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+def _with_bytes(names: Collection[str], row: dict[str, Any]) -> dict[str, Any]:
     """Decode the bytes of the named columns."""
     for name in ("key", "value"):
         if name in names and row.get(name) is not None:

@@ -7,10 +7,11 @@ schemas give.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache, partial
 from operator import methodcaller
 from typing import Any
 
@@ -167,58 +168,69 @@ def check_decoding(
     spans = _spans(offset_map)
     ticker = Ticker("decode", Progress("records", plan.records))
     with closing(target_client(cluster, len(spans))) as client:
-        for tp, (ranges, topics) in sorted(spans.items()):
+        for tp, places in sorted(spans.items()):
             reader = TargetReader(
                 cluster,
                 tp,
-                first=ranges[0].start,
-                end=ranges[-1].end,
+                first=min(ranges[0].start for ranges in places.values()),
+                end=max(ranges[-1].end for ranges in places.values()),
                 with_keys=False,
                 timeout_seconds=END_TIMEOUT_SECONDS,
                 client=client,
             )
-            # The source's topic decides which parts have ids; a target may have several.
-            parts = [
-                part for part in HEADERS if any(part in translation.parts_of(t) for t in topics)
-            ]
-            kept = {
-                part: frozenset().union(*(translation.kept_ids(topic, part) for topic in topics))
-                for part in parts
-            }
+            kept_of = cache(partial(_kept, translation))
             for messages in reader.messages(lambda: False):
-                for message in _own(messages, ranges):
+                for message, topics in _own(messages, places):
                     check.records += 1
-                    _check(check, message, kept, back, target, source)
+                    _check(check, message, kept_of(topics), back, target, source)
                 ticker.at(check.records)
     return check
 
 
+def _kept(translation: SchemaIds, topics: Collection[str]) -> dict[str, Collection[SchemaId]]:
+    """Return the parts of a record that have ids, each with the ids that are kept.
+
+    Args:
+        topics: The source topics that it may have come from.
+    """
+    parts = [part for part in HEADERS if any(part in translation.parts_of(t) for t in topics)]
+    return {
+        part: frozenset().union(*(translation.kept_ids(topic, part) for topic in topics))
+        for part in parts
+    }
+
+
 def _spans(
     offset_map: OffsetMap,
-) -> Mapping[TopicPartition, tuple[Sequence[OffsetRange], set[str]]]:
-    """Return, for each target partition, where the run's records are, and their topics."""
-    ranges: dict[TopicPartition, list[OffsetRange]] = {}
-    topics: dict[TopicPartition, set[str]] = {}
+) -> Mapping[TopicPartition, Mapping[str, Sequence[OffsetRange]]]:
+    """Return, for each target partition, where the run's records of each source topic are."""
+    spans: dict[TopicPartition, dict[str, list[OffsetRange]]] = {}
     for part in offset_map.partitions:
         for block in part.blocks:
             held = OffsetRange(block.target_start, block.target_end)
-            ranges.setdefault(part.target, []).append(held)
-            topics.setdefault(part.target, set()).add(part.source.topic)
-    return {tp: (merge(held), topics[tp]) for tp, held in ranges.items()}
+            spans.setdefault(part.target, {}).setdefault(part.source.topic, []).append(held)
+    return {
+        tp: {topic: merge(ranges) for topic, ranges in places.items()}
+        for tp, places in spans.items()
+    }
 
 
-def _own(messages: Iterable[Any], ranges: Sequence[OffsetRange]) -> Iterator[Any]:
-    """Yield the messages that lie where the run's are; those between are other producers'.
+def _own(
+    messages: Iterable[Any], places: Mapping[str, Sequence[OffsetRange]]
+) -> Iterator[tuple[Any, frozenset[str]]]:
+    """Yield the messages that lie where the run's are, with the topics that they may be of.
 
-    Joined blocks don't tell theirs apart.
+    Those between are other producers'. Joined blocks don't tell theirs apart, nor topics.
     """
-    at = 0
+    left = {topic: deque(ranges) for topic, ranges in places.items()}
     for message in messages:
         offset = message.offset()
-        while at < len(ranges) and ranges[at].end <= offset:
-            at += 1
-        if at < len(ranges) and ranges[at].start <= offset:
-            yield message
+        for ranges in left.values():
+            while ranges and ranges[0].end <= offset:
+                ranges.popleft()
+        topics = frozenset(t for t, ranges in left.items() if ranges and ranges[0].start <= offset)
+        if topics:
+            yield message, topics
 
 
 def _check(

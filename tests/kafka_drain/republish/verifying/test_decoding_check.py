@@ -37,7 +37,7 @@ VALUE = in_wire_format(
     {"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]},
     {"name": "Bonn"},
 )
-SOURCE = TopicPartition("t", 0)
+SOURCE, OTHER = TopicPartition("t", 0), TopicPartition("other", 0)
 TARGET = TopicPartition("copy", 0)
 
 
@@ -70,8 +70,13 @@ def check(
     target: dict[SchemaId, str],
     translated: int = 1,
     kept: Sequence[str] = ("t:key",),
+    other: Sequence[Block] = (),
 ) -> DecodingCheck:
-    """Check these records of a run that has replaced id 5 by 105."""
+    """Check these records of a run that has replaced id 5 by 105.
+
+    Args:
+        other: Where it has sent the records of another topic to.
+    """
 
     class Reader:
         def __init__(self, cluster: Any, tp: TopicPartition, **bounds: Any) -> None:
@@ -93,7 +98,9 @@ def check(
         },
     )
     blocks = (Block(0, 2, 3, 5, 2), Block(2, 4, 7, 9, 2))
-    offset_map = OffsetMap("r", "p", "c", (PartitionMap(SOURCE, "", TARGET, blocks),))
+    maps = [PartitionMap(SOURCE, "", TARGET, blocks)]
+    maps += [PartitionMap(OTHER, "", TARGET, tuple(other))] * bool(other)
+    offset_map = OffsetMap("r", "p", "c", tuple(maps))
     source = {5: CITY, G1: CITY}
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "never-asked:1"}))
     return check_decoding(plan, offset_map, cluster, of(target), of(source))
@@ -160,6 +167,21 @@ def test_check_decoding_unreadable_headers(
 
     assert found.is_exact
     assert (found.records, found.decoded) == (2, 1)
+
+
+def test_check_decoding_topics_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where several topics were sent into one, each record counts as one of its own topic."""
+    number = b"\0\0\0\0\0\0\0\7"
+    messages = [
+        Message(content=number, pairs=None, at=5),
+        Message(content=b"\0\0\0\0\0" + VALUE[5:], pairs=None, at=6),
+        Message(content=VALUE, pairs=None, at=7),
+    ]
+    kept = ["t:key", "other:key", "other:value"]
+
+    found = check(monkeypatch, messages, {105: CITY}, kept=kept, other=[Block(0, 2, 5, 7, 2)])
+    assert found.problems == []
+    assert (found.records, found.decoded, found.is_exact) == (3, 1, True)
 
 
 def test_check_decoding_other_producers(monkeypatch: pytest.MonkeyPatch) -> None:
