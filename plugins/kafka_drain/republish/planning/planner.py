@@ -118,15 +118,29 @@ class _Part:
     oldest_ms: int | None = None
     newest_ms: int | None = None
 
-    def add(self, file: ShardFile, content: SealedContent) -> None:
-        self.files.append(file)
-        first, last = content.first_timestamp, content.last_timestamp
-        if first is not None and self.rows.from_ms is not None:
-            first = max(first, self.rows.from_ms)
-        if last is not None and self.rows.to_ms is not None:
-            last = min(last, self.rows.to_ms - 1)
-        self.oldest_ms = min((ms for ms in (self.oldest_ms, first) if ms is not None), default=None)
-        self.newest_ms = max((ms for ms in (self.newest_ms, last) if ms is not None), default=None)
+    def add(self, counted: _Counted) -> None:
+        self.files.append(counted.file)
+        ages = (self.oldest_ms, counted.oldest_ms), (self.newest_ms, counted.newest_ms)
+        self.oldest_ms, self.newest_ms = (
+            most((ms for ms in both if ms is not None), default=None)
+            for most, both in zip((min, max), ages, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """A file's share of a part.
+
+    Attributes:
+        zeros: Number of its timestamps that are 0.
+        oldest_ms: Lowest timestamp; None when unknown.
+        newest_ms: Highest timestamp; None when unknown.
+    """
+
+    file: ShardFile
+    zeros: int
+    oldest_ms: int | None
+    newest_ms: int | None
 
 
 def make_plan(
@@ -334,11 +348,11 @@ def _parts(
     ticker = Ticker("plan", Progress("files", len(files)))
     for number, (file, sealed) in enumerate(files):
         for content, rows in _wanted(sealed, request):
-            counted, zero = _count(snapshot, file, sealed, content, rows)
-            zeros += zero
+            counted = _count(snapshot, file, sealed, content, rows)
             if counted is not None:
+                zeros += counted.zeros
                 key = (content.tp, file.topic_ids.get(content.tp.topic, ""))
-                parts.setdefault(key, _Part(rows, [])).add(counted, content)
+                parts.setdefault(key, _Part(rows, [])).add(counted)
         ticker.at(number)
     incarnations: dict[TopicPartition, int] = {}
     for tp, _ in parts:
@@ -373,8 +387,8 @@ def _wanted(sealed: SealedFile, request: RepublishRequest) -> Iterator[tuple[Sea
 
 def _count(
     snapshot: Snapshot, file: ArchiveFile, sealed: SealedFile, content: SealedContent, rows: Rows
-) -> tuple[ShardFile | None, int]:
-    """Return a file's share of a shard, and the number of its timestamps that are 0.
+) -> _Counted | None:
+    """Return a file's share of a shard; None if none of its records is selected.
 
     The file is read only if its receipt doesn't have the answer.
     """
@@ -385,8 +399,9 @@ def _count(
         path, topic = snapshot.root / file.path, topic_of(file.path)
         counted = count_rows(path, file.file_format, topic, content.tp, rows)
         if counted.first is None or counted.last is None:
-            return None, 0
+            return None
         first, last = counted.first, counted.last
+        low, high = counted.oldest_ms, counted.newest_ms
         records, zeros = counted.records, counted.zero_timestamps
     share = ShardFile(
         path=file.path,
@@ -398,7 +413,7 @@ def _count(
         records=records,
         ascending=content.ascending,
     )
-    return share, zeros
+    return _Counted(share, zeros, low, high)
 
 
 def _refuse_nul(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
 from kafka_drain.data_files.reader import read_columns
-from kafka_drain.data_files.records import DataPath
+from kafka_drain.data_files.records import DataPath, milliseconds
 from kafka_drain.data_files.scalars import number
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.row_filter import wanted_rows
@@ -23,12 +23,16 @@ class RowCount:
         zero_timestamps: Number of rows with timestamp 0, the start of 1970.
         first: Lowest offset; None when there are no rows.
         last: Highest offset; None when there are no rows.
+        oldest_ms: Lowest timestamp; None when no row has one.
+        newest_ms: Highest timestamp; None when no row has one.
     """
 
     records: int = 0
     zero_timestamps: int = 0
     first: int | None = None
     last: int | None = None
+    oldest_ms: int | None = field(default=None, compare=False, repr=False)
+    newest_ms: int | None = field(default=None, compare=False, repr=False)
 
 
 def count_rows(
@@ -50,6 +54,7 @@ def count_rows(
     needed = ["partition", "offset", "timestamp"] + ["topic"] * (topic is None)
     records, zero_timestamps = 0, 0
     bounds: list[int] = []
+    times: list[int] = []
     for batch in read_columns(path, file_format, needed):
         wanted = wanted_rows(batch, tp, rows, in_topic_folder=topic is not None)
         if not wanted.num_rows:
@@ -59,4 +64,11 @@ def count_rows(
             pc.sum(pc.equal(wanted["timestamp"].cast("int64"), number(0))).as_py() or 0
         )
         bounds += (bound.as_py() for bound in pc.min_max(wanted["offset"]).values())
-    return RowCount(records, zero_timestamps, min(bounds, default=None), max(bounds, default=None))
+        known = pc.min_max(wanted["timestamp"]).values()
+        times += (milliseconds(bound) for bound in known if bound.is_valid)
+    return RowCount(
+        records,
+        zero_timestamps,
+        *(most(bounds, default=None) for most in (min, max)),
+        *(most(times, default=None) for most in (min, max)),
+    )

@@ -713,3 +713,20 @@ def test_make_plan_longer_than_progress(golden: Archive, days: int) -> None:
     warned = any("offsets.retention.minutes" in note for note in plan.notes)
 
     assert warned == (days > 7)
+
+
+def test_make_plan_old_records_left_out(tmp_path: Path) -> None:
+    """A target's retention is compared with the selected records, not with their whole files."""
+    now = int(NOW.timestamp() * 1000)
+    year, hour = 365 * 86_400_000, 3_600_000
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal({TopicPartition("t", 0): {0: now - year, 1: now - hour, 2: now}})
+    cluster = cluster_with(copy=1)
+    cluster.configs["copy"] = {"retention.ms": str(7 * 24 * hour)}
+    moment = datetime.fromtimestamp(now / 1000 - 30 * 86_400, timezone.utc).isoformat()
+
+    for selected in ({"offsets": ["t:0:1-3"]}, {"from_time": moment}):
+        plan = plan_of(made.archive, cluster, files=made.files, **selected)
+        assert plan.records == 2
+    with pytest.raises(TopicError, match="Kafka would delete it at once"):
+        plan_of(made.archive, cluster, files=made.files, offsets=["t:0:0-1", "t:0:2-3"])
