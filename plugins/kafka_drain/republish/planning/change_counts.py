@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
 from upath import UPath
 
 from kafka_drain.data_files.content_hash import digest_of
 from kafka_drain.data_files.reader import offset_of_nul, read_records, topic_of
-from kafka_drain.data_files.records import path_of
+from kafka_drain.data_files.records import milliseconds, path_of
 from kafka_drain.data_files.rows import columns_of
 from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import ConfigError, DataFileError
@@ -36,6 +36,8 @@ class Outcome:
         changed: Number of sent records that aren't what they were.
         zero_timestamps: Number of sent records with timestamp 0.
         digest: Sum that identifies the records as they are sent; see `digest_of`.
+        oldest_ms: Lowest timestamp of the sent records; None when none has one.
+        newest_ms: Highest timestamp of the sent records; None when none has one.
     """
 
     sent: int = 0
@@ -43,9 +45,16 @@ class Outcome:
     changed: int = 0
     zero_timestamps: int = 0
     digest: int = 0
+    oldest_ms: int | None = field(default=None, compare=False)
+    newest_ms: int | None = field(default=None, compare=False)
 
     def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(*(a + b for a, b in zip(self._values, other._values, strict=True)))
+        oldest = [ms for ms in (self.oldest_ms, other.oldest_ms) if ms is not None]
+        newest = [ms for ms in (self.newest_ms, other.newest_ms) if ms is not None]
+        sums = Outcome(*(a + b for a, b in zip(self._values, other._values, strict=True)))
+        return replace(
+            sums, oldest_ms=min(oldest, default=None), newest_ms=max(newest, default=None)
+        )
 
     @property
     def _values(self) -> tuple[int, ...]:
@@ -85,12 +94,18 @@ def count_outcomes(
                     if refused is not None:
                         raise nul_error(tp, refused, "nothing was sent")
                     zeros = pc.equal(result.batch["timestamp"].cast("int64"), number(0))
+                    oldest, newest = (
+                        milliseconds(bound) if bound.is_valid else None
+                        for bound in pc.min_max(result.batch["timestamp"]).values()
+                    )
                     outcome = Outcome(
                         result.batch.num_rows,
                         result.dropped,
                         pc.sum(result.changed).as_py() or 0,
                         pc.sum(zeros).as_py() or 0,
                         digest_of(columns_of(result.batch)),
+                        oldest,
+                        newest,
                     )
                     key = (file.path, tp)
                     found[key] = found.get(key, Outcome()) + outcome

@@ -493,7 +493,9 @@ def _changed(
         total += of_part
         if not files:
             continue
-        left[tp, topic_id] = replace(part, files=files)
+        left[tp, topic_id] = replace(
+            part, files=files, oldest_ms=of_part.oldest_ms, newest_ms=of_part.newest_ms
+        )
         # What a file holds that is read no more isn't dropped again.
         kept = [outcomes[file.path, tp] for file in files]
         shards.append(

@@ -30,6 +30,8 @@ from kafka_drain.errors import (
 from kafka_drain.intervals import time_text
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.republish.changing.change import Change
+from kafka_drain.republish.changing.spec import ChangeRequest, ChangeSpec
 from kafka_drain.republish.planning import planner
 from kafka_drain.republish.planning import planner as planning
 from kafka_drain.republish.planning.plan import RepublishPlan
@@ -67,7 +69,7 @@ def plan_of(
     """Plan a republish to topic copy of two partitions."""
     options = {
         name: asked.pop(name)
-        for name in ("apply", "key", "files", "through", "now")
+        for name in ("apply", "key", "files", "through", "now", "change")
         if name in asked
     }
     return make_plan(
@@ -720,13 +722,19 @@ def test_make_plan_old_records_left_out(tmp_path: Path) -> None:
     now = int(NOW.timestamp() * 1000)
     year, hour = 365 * 86_400_000, 3_600_000
     made = MadeArchive(tmp_path / "archive", {"t": "id"})
-    made.seal({TopicPartition("t", 0): {0: now - year, 1: now - hour, 2: now}})
+    made.seal(
+        {TopicPartition("t", 0): {0: now - year, 1: now - hour, 2: now}},
+        key=lambda tp, offset: b"key %d" % offset,
+    )
     cluster = cluster_with(copy=1)
     cluster.configs["copy"] = {"retention.ms": str(7 * 24 * hour)}
     moment = datetime.fromtimestamp(now / 1000 - 30 * 86_400, timezone.utc).isoformat()
 
-    for selected in ({"offsets": ["t:0:1-3"]}, {"from_time": moment}):
-        plan = plan_of(made.archive, cluster, files=made.files, **selected)
+    recent: list[dict[str, Any]] = [{"offsets": ["t:0:1-3"]}, {"from_time": moment}]
+    for selected in [*recent, {"filters": ["not key=key 0"]}]:
+        wanted = ChangeRequest(filters=tuple(selected.get("filters", ())))
+        change = Change(ChangeSpec(wanted)) if wanted else None
+        plan = plan_of(made.archive, cluster, files=made.files, change=change, **selected)
         assert plan.records == 2
     with pytest.raises(TopicError, match="Kafka would delete it at once"):
         plan_of(made.archive, cluster, files=made.files, offsets=["t:0:0-1", "t:0:2-3"])
