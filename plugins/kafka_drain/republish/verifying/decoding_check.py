@@ -287,7 +287,7 @@ def _as_it_was(part: str, payload: bytes, headers: Any, back: SchemaIds) -> tupl
         (name, with_id(content, back) if name == HEADERS[part] and content else content)
         for name, content in headers or ()
     ]
-    if any(name == HEADERS[part] for name, _ in changed):
+    if any(name == HEADERS[part] and id_in(content) is not None for name, content in changed):
         return payload, changed
     return with_id(payload, back), changed
 

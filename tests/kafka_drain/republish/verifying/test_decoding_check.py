@@ -169,6 +169,15 @@ def test_check_decoding_unreadable_headers(
     assert (found.records, found.decoded) == (2, 1)
 
 
+def test_check_decoding_header_without_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header of the ids' name that has none leaves the id before the payload, which counts."""
+    messages = [Message(content=VALUE, pairs=[("__value_schema_id", b"none")])]
+
+    found = check(monkeypatch, messages, {105: CITY})
+    assert found.problems == []
+    assert found.is_exact
+
+
 def test_check_decoding_topics_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where several topics were sent into one, each record counts as one of its own topic."""
     number = b"\0\0\0\0\0\0\0\7"
