@@ -17,6 +17,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import cluster_text
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import duration_text
+from kafka_drain.republish.changing.masks import key_id
 from kafka_drain.republish.planning.changes import Approved, Outline, changes
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -115,6 +116,9 @@ def plan_approved(
     approval.proceed(_state(run))
     # An older release's plan may have options that don't affect which records go where.
     kept = {name: of for name, of in frozen.asked.items() if name not in RepublishRequest.removed}
+    if hash_key and seen.change is not None and seen.change["key_id"] == key_id(hash_key):
+        # Its file may be on the machine that froze the plan.
+        kept.pop("hash_key_file", None)
     request = RepublishRequest(**kept)
 
     def accept(again: Outline) -> None:

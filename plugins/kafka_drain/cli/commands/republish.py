@@ -35,6 +35,7 @@ from kafka_drain.clock import utc_now
 from kafka_drain.config.checks import integer
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.republish.approved import freeze_republish, plan_approved
+from kafka_drain.republish.changing.keys import read_key
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.planning.abandon import unfinished_run
 from kafka_drain.republish.planning.plan import RepublishPlan
@@ -46,6 +47,9 @@ from kafka_drain.spark.job import private_folder
 REMOVED = {
     f"--{name.replace('_', '-')}": instead for name, instead in RepublishRequest.removed.items()
 }
+
+#: The flag that names the key of pseudonyms.
+_KEY = "--hash-key-file"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -100,8 +104,17 @@ def _planned(
     """Return the run, and the frozen plan if it is made from one or becomes one."""
     within, now = frozen_for(options), utc_now()
     if options.plan_id is not None:
-        refuse_beside_plan(given_flags(options, RepublishRequest))
-        return plan_approved(archive, cluster, options.plan_id, now=now, apply=acts(options))
+        _import_from_here()
+        # The key isn't in the plan, which has its id: another one is refused.
+        refuse_beside_plan({*given_flags(options, RepublishRequest)} - {_KEY})
+        return plan_approved(
+            archive,
+            cluster,
+            options.plan_id,
+            now=now,
+            apply=acts(options),
+            hash_key=read_key(options.hash_key_file) if "hash_key_file" in options else b"",
+        )
     request = request_of(options)
     if within is not None:
         return freeze_republish(archive, cluster, request, now=now, lifetime=within)
@@ -138,10 +151,16 @@ def _say_plan(plan: RepublishPlan, request: RepublishRequest) -> None:
 
 def request_of(options: argparse.Namespace) -> RepublishRequest:
     """Return the request that the arguments have."""
-    if "change" in options and "" not in sys.path:
+    if "change" in options:
+        _import_from_here()
+    return options_from(options, RepublishRequest)
+
+
+def _import_from_here() -> None:
+    """Let a function of the user's be found in the current folder, also that of a frozen plan."""
+    if "" not in sys.path:
         # Like `python -m`: a console script's own folder is first on the path, not the current one.
         sys.path.append(str(Path.cwd()))
-    return options_from(options, RepublishRequest)
 
 
 def add_arguments(republish: argparse.ArgumentParser) -> None:

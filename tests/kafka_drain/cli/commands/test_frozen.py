@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from datetime import timedelta
+import sys
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from time import time
 from typing import Any
@@ -19,6 +20,8 @@ from kafka_drain.cli.commands.frozen import frozen_for, refuse_beside_plan
 from kafka_drain.cli.exit_codes import OK, USAGE
 from kafka_drain.cli.main import main, parser
 from kafka_drain.errors import ConfigError
+from kafka_drain.republish.approved import freeze_republish, plan_approved
+from kafka_drain.republish.planning.request import RepublishRequest
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.maintenance.test_approved import BEFORE, P0
 from tests.kafka_drain.republish.planning.test_planner import cluster_with
@@ -147,6 +150,84 @@ def test_republish_approved_as_said(
     code, checked, _ = run(capsys, *words)
     assert (program, code, checked["records"]) == ("kafka-drain", OK, 10)
     assert words[2:-2] == [*reach, "--bootstrap-servers", "a:1,b:1"]
+
+
+def test_republish_of_a_function_approved_as_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The named command finds a function in the current folder, as the one that froze the plan."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
+    made.seal({P0: dense(0, 10)})
+    made.open_generation()
+    here: Any = cluster_with(copy=2)
+    monkeypatch.setattr(republish, "cluster_from", lambda _: here)
+    (tmp_path / "rules_that_are_approved.py").write_text("def f(batch): return batch\n")
+    monkeypatch.chdir(tmp_path)
+    # As of a console script: its own folder is there, and not the current one.
+    path = [each for each in sys.path if each not in ("", str(tmp_path))]
+    asked = ["--target-topic", "copy", "--change", "rules_that_are_approved:f", "--freeze"]
+
+    monkeypatch.setattr(sys, "path", [*path])
+    code, _, said = run(capsys, "republish", str(made.root), *asked)
+    assert code == OK
+    [command] = re.findall("approve it with `(.*)`", said)
+
+    # In another process.
+    monkeypatch.setattr(sys, "path", [*path])
+    monkeypatch.delitem(sys.modules, "rules_that_are_approved")
+    code, checked, said = run(capsys, *(w for w in shlex.split(command)[1:] if w != "--apply"))
+
+    assert (code, said.count("can't be imported")) == (OK, 0)
+    assert checked["records"] == 10
+
+
+def test_republish_approved_with_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plan that Airflow froze with a connection's key is carried out with a file that has it."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
+    made.seal({P0: dense(0, 10)})
+    made.open_generation()
+    here: Any = cluster_with(copy=2)
+    monkeypatch.setattr(republish, "cluster_from", lambda _: here)
+    request = RepublishRequest(target_topic="copy", hash_fields=("key",))
+    now = datetime.now(timezone.utc)
+    _, frozen = freeze_republish(made.archive, here, request, now=now, hash_key=b"0123456789abcdef")
+    plan = ["republish", str(made.root), "--plan", frozen.id]
+
+    code, _, said = run(capsys, *plan)
+    assert code == USAGE
+    assert "name a file that has it (--hash-key-file)" in said
+
+    (tmp_path / "key").write_text("0123456789abcdef")
+    code, checked, said = run(capsys, *plan, "--hash-key-file", str(tmp_path / "key"))
+    assert (code, checked and checked["records"]) == (OK, 10), said
+
+    (tmp_path / "key").write_text("another key, not that")
+    code, _, said = run(capsys, *plan, "--hash-key-file", str(tmp_path / "key"))
+    assert code != OK
+    assert "the key of the pseudonyms became another one" in said
+
+
+def test_republish_approved_with_key_of_another_machine(tmp_path: Path) -> None:
+    """A plan frozen at a terminal with a file is carried out in Airflow with a connection's key."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
+    made.seal({P0: dense(0, 10)})
+    made.open_generation()
+    here: Any = cluster_with(copy=2)
+    (tmp_path / "key").write_text("0123456789abcdef")
+    request = RepublishRequest(
+        target_topic="copy", hash_fields=("key",), hash_key_file=str(tmp_path / "key")
+    )
+    now = datetime.now(timezone.utc)
+    _, frozen = freeze_republish(made.archive, here, request, now=now)
+    (tmp_path / "key").unlink()
+
+    again, _ = plan_approved(
+        made.archive, here, frozen.id, now=now, apply=False, hash_key=b"0123456789abcdef"
+    )
+
+    assert again.plan.records == 10
 
 
 @pytest.mark.parametrize(
