@@ -80,5 +80,7 @@ def night_schedule(name: str) -> str:
 def _zone(start_date: datetime) -> Any:
     """Return the time zone that Airflow assigns to a DAG with this start date."""
     if start_date.tzinfo is None:
-        return pendulum.timezone(conf.get("core", "default_timezone"))
+        name = conf.get("core", "default_timezone")
+        # As Airflow does.
+        return pendulum.local_timezone() if name == "system" else pendulum.timezone(name)
     return pendulum.instance(start_date).timezone

@@ -12,7 +12,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import DEFAULT_ARGS, START_DATE
 from kafka_drain_airflow.dag_tags import TAG
 from kafka_drain_airflow.declared import declare_watch, of_pipelines
-from kafka_drain_airflow.operators.watch import WatchOperator, check_watched
+from kafka_drain_airflow.operators.watch import WatchOperator, check_watched, check_watching
 from kafka_drain_airflow.run_conf import Form
 
 
@@ -40,18 +40,19 @@ def create_watch_dag(
         poll_seconds: Seconds between two questions to Kafka.
         deferrable: False to wait on a worker, if no triggerer runs.
         drain_dag_id: Pattern of the ids of the DAGs that drain, such as `team_a.drain.{name}`, if
-            `create_dags` has another one.
+            `create_dags` has another one; that one, with `{kind}`, is accepted too.
         start_date: When watching starts.
         default_args: Arguments for all tasks; they override the defaults (two retries, one minute
             apart).
         tags: Tags in addition to `kafka-drain`.
 
     Raises:
-        ConfigError: If there are no pipelines, one has no `watch`, or the DAG file has created a
-            DAG of this id before.
+        ConfigError: If there are no pipelines, one has no `watch`, an argument isn't acceptable, or
+            the DAG file has created a DAG of this id before.
     """
     with of_pipelines("the watch of pipelines", pipelines):
         check_watched(pipelines)
+        check_watching(pipelines, again_minutes, poll_seconds, drain_dag_id)
     declare_watch(dag_id)
     rows = "\n".join(
         f"| `{p.name}` | {_limit(p.watch.lag)} | {_limit(p.watch.hours_to_expiry)} |"

@@ -123,3 +123,17 @@ def test_quarterly_schedule() -> None:
         ("01-01T00:00", "04-01T00:00"),
         ("04-01T00:00", "07-01T00:00"),
     ]
+
+
+def test_schedule_in_zone_of_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's default time zone may be the machine's; a start date without a zone is in it."""
+    monkeypatch.setenv("AIRFLOW__CORE__DEFAULT_TIMEZONE", "system")
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    pendulum.set_local_timezone(pendulum.timezone("Europe/Berlin"))
+    try:
+        pipeline = Pipeline(name="orders", topics=["orders"], archive="/archive")
+        dags = create_dags(pipeline, start_date=datetime(2026, 1, 1))
+    finally:
+        pendulum.set_local_timezone()
+
+    assert dags["drain_orders"].timetable._timezone.name == "Europe/Berlin"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from kafka_drain.config.checks import refuse
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, KafkaUnavailableError, TerminalError, TransientError
 from kafka_drain_airflow.kafka_connection import kafka_cluster
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _REFUSED = timedelta(days=1)
 #: For how long one look is good: configuration, new partitions and cursors are read again then.
 _LOOK = timedelta(hours=1)
+#: No number of minutes or seconds is as large as this, which is ten years of minutes.
+_LONGEST = 10 * 366 * 24 * 60
 #: Time after which a trigger that should have ended counts as one that nobody runs.
 _GRACE = timedelta(minutes=5)
 
@@ -61,7 +64,8 @@ class WatchOperator(FormOperator):
     :param again_minutes: minutes in which a pipeline's drain is started at most once
     :param poll_seconds: seconds between two questions to Kafka
     :param deferrable: False to wait on the worker, if no triggerer runs
-    :param drain_dag_id: pattern of the ids of the DAGs that drain, if `create_dags` has another one
+    :param drain_dag_id: pattern of the ids of the DAGs that drain, if `create_dags` has another
+        one; that one, with ``{kind}``, is accepted too
     """
 
     ui_color = "#fef5e7"
@@ -77,6 +81,7 @@ class WatchOperator(FormOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_watching(pipelines, again_minutes, poll_seconds, drain_dag_id)
         self.drain_dag_id = drain_dag_id
         self.pipelines = list(pipelines)
         self.again_minutes = again_minutes
@@ -142,7 +147,7 @@ class WatchOperator(FormOperator):
         from kafka_drain.drain.backlog import look
         from kafka_drain.drain.urgency import decide
 
-        dag_id = self.drain_dag_id.format(name=pipeline.name)
+        dag_id = _dag_id(self.drain_dag_id, pipeline)
         with archive_access(pipeline):
             seen = look(pipeline, kafka_cluster(pipeline.kafka_conn_id), now)
         busy = seen.busy or _started(context, dag_id, period)
@@ -156,7 +161,7 @@ class WatchOperator(FormOperator):
         self, context: Context, pipeline: Pipeline, error: TerminalError, now: datetime
     ) -> dict[str, Any] | None:
         """Return the run that fails with what somebody has to know; None if there was one."""
-        dag_id = self.drain_dag_id.format(name=pipeline.name)
+        dag_id = _dag_id(self.drain_dag_id, pipeline)
         period = Period.of(now, _REFUSED, "watch_refused")
         self.log.error("%s: a drain would be refused: %s", pipeline.name, error)
         if _started(context, dag_id, period):
@@ -178,6 +183,31 @@ def check_watched(pipelines: Sequence[Pipeline]) -> None:
                 f"pipeline {pipeline.name!r} has no watch; add one, such as "
                 "watch={'hours_to_expiry': 12}"
             )
+
+
+def check_watching(
+    pipelines: Sequence[Pipeline], again_minutes: object, poll_seconds: object, drain_dag_id: str
+) -> None:
+    """Refuse times that no period can be made of, and a pattern that names no DAG of each pipeline.
+
+    Raises:
+        ConfigError: Names the argument, and what is accepted.
+    """
+    for name, value in (("again_minutes", again_minutes), ("poll_seconds", poll_seconds)):
+        if not isinstance(value, (int, float)) or not 0 < value < _LONGEST:
+            raise refuse(name, value, "a number above 0")
+    try:
+        dag_ids = {_dag_id(drain_dag_id, pipeline) for pipeline in pipelines}
+    except (KeyError, IndexError, ValueError):
+        dag_ids = set()
+    if len(dag_ids) < len({pipeline.name for pipeline in pipelines}):
+        accepted = "a text with {name}, such as 'team_a.drain.{name}'"
+        raise refuse("drain_dag_id", drain_dag_id, accepted)
+
+
+def _dag_id(pattern: str, pipeline: Pipeline) -> str:
+    """Return the id of a pipeline's drain, also by the pattern that `create_dags` takes."""
+    return pattern.format(kind="drain", name=pipeline.name)
 
 
 def _run(dag_id: str, period: Period, reason: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,6 +17,7 @@ from kafka_drain.errors import ConfigError, KafkaUnavailableError
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain_airflow.operators import watch
 from kafka_drain_airflow.operators.watch import Period, WatchOperator, check_watched
+from kafka_drain_airflow.watch_dag import create_watch_dag
 from tests.kafka_drain.drain.test_preflight import A0, A1, drained_archive
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
@@ -122,6 +124,45 @@ def test_watch_due(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     assert operator.execute(context_of()) == [run]
     operator.drain_dag_id = "team_a.drain.{name}"
     assert operator.execute(context_of())[0]["trigger_dag_id"] == "team_a.drain.p"
+
+
+def test_watch_due_pattern_of_the_factory(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pattern that `create_dags` takes for its DAGs' ids names the drains here, too."""
+    kafka(monkeypatch)
+    operator = operator_of(pipeline, drain_dag_id="team_a.{kind}.{name}")
+
+    (run,) = operator.execute(context_of())
+
+    assert run["trigger_dag_id"] == "team_a.drain.p"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"again_minutes": 0}, "again_minutes = 0 is not acceptable; accepted: a number above 0"),
+        ({"again_minutes": -15}, "again_minutes = -15 is not acceptable"),
+        ({"again_minutes": "15"}, "again_minutes = '15' is not acceptable"),
+        ({"again_minutes": float("nan")}, "again_minutes = nan is not acceptable"),
+        ({"again_minutes": float("inf")}, "again_minutes = inf is not acceptable"),
+        ({"poll_seconds": 0}, "poll_seconds = 0 is not acceptable"),
+        ({"drain_dag_id": "drain_{pipeline}"}, "drain_dag_id = 'drain_{pipeline}' is not accept"),
+        ({"drain_dag_id": "drain_{name"}, "accepted: a text with {name}, such as 'team_a"),
+        ({"drain_dag_id": "drain"}, "accepted: a text with {name}"),
+    ],
+)
+def test_watch_arguments_refused(arguments: dict[str, Any], said: str) -> None:
+    """What no period or DAG can be made of is refused when the file is parsed, not in each run."""
+    both = [
+        Pipeline(name=name, topics=[name], archive=f"/archives/{name}", watch={"lag": 10})
+        for name in ("a", "b")
+    ]
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        operator_of(*both, **arguments)
+    with pytest.raises(ConfigError, match=re.escape(said)) as refused:
+        create_watch_dag(both, dag_id="watch", **arguments)
+    assert str(refused.value).startswith("the watch of pipelines (test_watch.py, line ")
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
