@@ -229,6 +229,15 @@ class Pipeline(ConfigModel):
     def _check_schedule(cls, schedule: Any) -> Any:
         return check_schedule(schedule)
 
+    @field_validator("drill")
+    @classmethod
+    def _check_drill(cls, drill: Drill | None) -> Drill | None:
+        try:
+            check_schedule(drill.schedule if drill is not None else None)
+        except ConfigError as error:
+            raise ConfigError(f"drill: {error}") from error
+        return drill
+
     @field_validator("witness")
     @classmethod
     def _check_witness(cls, witness: str | None) -> str | None:
