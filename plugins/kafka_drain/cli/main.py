@@ -257,9 +257,13 @@ class _Version(argparse.Action):
 
 
 #: Placeholders of values that name something. An empty one, as of a script's variable that isn't
-#: set, would count as none: an erasure without the file of its keys erases every key.
+#: set, would count as none: an erasure without the file of its keys erases every key, a republish
+#: without the function that masks its records sends them as they are.
 _NAMES = frozenset(
-    {"ARCHIVE", "FILE", "FOLDER", "HOST:PORT", "KEY", "OLD", "RUN", "STEP", "TIME", "URL"}
+    {
+        *("ARCHIVE", "FILE", "FOLDER", "HOST:PORT", "KEY", "MODULE:FUNCTION", "NAME", "OLD", "RUN"),
+        *("STEP", "TIME", "URL"),
+    }
 )
 
 

@@ -388,6 +388,10 @@ def test_main_option_twice(
         ["translate-group", "/archive", "--group", "g", "--offsets-file", ""],
         ["translate-group", "/archive", "--group", "g", "--run", ""],
         ["republish", "/archive", "--abandon", ""],
+        # Everything would be sent as it is.
+        ["republish", "/archive", "--change", "", "--apply"],
+        ["republish", "/archive", "--schema-map=", "--apply"],
+        ["republish", "/archive", "--run-name", ""],
         ["erase", "/archive", "--keys", ""],
     ],
 )
