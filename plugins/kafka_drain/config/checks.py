@@ -43,13 +43,13 @@ def refuse(name: str, value: Any, accepted: str) -> ConfigError:
 
 def unknown(name: str, value: Any, known: Collection[str], what: str) -> ConfigError:
     """Return the error for an unknown name, suggesting the closest known one."""
-    shown = "hidden" if _may_be_secret(name) else repr(value)
+    shown = "hidden" if may_be_secret(name) else repr(value)
     near = nearest(name, known)
     hint = f"; did you mean {near!r}?" if near else f"; accepted: {', '.join(sorted(known))}"
     return ConfigError(f"{name!r} (value {shown}) isn't a valid {what}{hint}")
 
 
-def _may_be_secret(name: str) -> bool:
+def may_be_secret(name: str) -> bool:
     """Return whether a name is a secret's, maybe misspelt."""
     words = re.split(r"[._-]", name.lower())
     near = (difflib.get_close_matches(word, _MISSPELT, n=1, cutoff=0.75) for word in words)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
-from kafka_drain.config.checks import Check, boolean, duration, integer, unknown
+from kafka_drain.config.checks import Check, boolean, duration, integer, may_be_secret, unknown
 from kafka_drain.config.spark_settings import meant
 from kafka_drain.errors import ConfigError
 
@@ -109,7 +109,8 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
                 "archive_conn_id, or through Hadoop's credential provider, and Kubernetes's token "
                 "as a file (oauthTokenFile)"
             )
-        shown = "hidden" if re.search(FIXED["spark.redaction.regex"], name) else repr(value)
+        is_secret = re.search(FIXED["spark.redaction.regex"], name) or may_be_secret(name)
+        shown = "hidden" if is_secret else repr(value)
         if not name.startswith("spark."):
             raise ConfigError(f"{name!r} (value {shown}) in spark_conf doesn't start with 'spark.'")
         if name in _ELSEWHERE:

@@ -278,3 +278,13 @@ OFF = {
 def test_compile_less(given: dict[str, str], offsets: int, found: dict[str, str]) -> None:
     """The second compiler starts late, or not at all; tiny jobs compile no query."""
     assert compile_less(given, offsets) == found
+
+
+@pytest.mark.parametrize("name", ["spark.authenticate.secrt", "authenticate.secrt"])
+def test_spark_conf_misspelt_secret(name: str) -> None:
+    """The value of what may be a misspelt secret isn't shown: Airflow's UI has the text."""
+    with pytest.raises(ConfigError) as refused:
+        check_spark_conf({name: "hunter2"})
+
+    assert "(value hidden) in spark_conf" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
