@@ -24,6 +24,19 @@ if TYPE_CHECKING:
     from kafka_drain.kafka.cluster import KafkaCluster
 
 
+class _Clusters(dict[str, "KafkaCluster"]):
+    """Clusters by connection, made when they are asked for: one may not be there, others are."""
+
+    def __missing__(self, conn_id: str) -> KafkaCluster:
+        """Return a connection's cluster, and keep it.
+
+        Raises:
+            ConfigError: If the connection doesn't exist or a setting isn't accepted.
+        """
+        found = self[conn_id] = kafka_cluster(conn_id)
+        return found
+
+
 class DoneOperator(BaseOperator):
     """Does nothing, so it succeeds when all of its upstream tasks have succeeded.
 
@@ -72,10 +85,7 @@ class KafkaDrainGroupOperator(SparkJobOperator):
             archive_access(self.pipelines[0]),
             spark_engine(self.pipelines[0]),
         ):
-            clusters = {
-                conn_id: kafka_cluster(conn_id)
-                for conn_id in {pipeline.kafka_conn_id for pipeline in self.pipelines}
-            }
+            clusters = _Clusters()
             with (
                 private_folder() as folder,
                 open_group(

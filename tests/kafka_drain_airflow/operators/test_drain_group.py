@@ -13,9 +13,10 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain import group as core_group
-from kafka_drain.errors import KafkaDrainError, LockedError, SparkJobError, TopicError
+from kafka_drain.errors import ConfigError, KafkaDrainError, LockedError, SparkJobError, TopicError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain_airflow.observability import archive_events
+from kafka_drain_airflow.operators import drain_group
 from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator
 from tests.core_calls import MANUAL, CoreCalls
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
@@ -112,3 +113,25 @@ def test_execute_backfill(core: CoreCalls, pipelines: list[Pipeline]) -> None:
 
     assert core.order == []
     assert not any(Path(pipeline.archive).exists() for pipeline in pipelines)
+
+
+def test_execute_connection_gone(
+    core: CoreCalls, pipelines: list[Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipeline whose Kafka connection isn't there doesn't keep the others from being drained."""
+    found = drain_group.kafka_cluster
+
+    def kafka_cluster(conn_id: str) -> Any:
+        if conn_id == "gone":
+            raise ConfigError("there is no Airflow connection 'gone'")
+        return found(conn_id)
+
+    monkeypatch.setattr(drain_group, "kafka_cluster", kafka_cluster)
+    first = pipelines[0].model_copy(update={"kafka_conn_id": "gone"})
+    task = KafkaDrainGroupOperator(task_id="drain", pipelines=[first, pipelines[1]])
+
+    with pytest.raises(AirflowFailException, match=r"1 of the group's .*: a: there is no Airflow"):
+        task.execute(MANUAL)
+
+    assert core.order.count("tell_drain") == 1
+    assert "drain b: " in task.plan
