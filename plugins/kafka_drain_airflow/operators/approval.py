@@ -16,6 +16,9 @@ from kafka_drain.errors import ConfigError
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
 
+#: Hours within which a plan may be started, at most; `frozen_plan.lifetime` refuses more.
+MOST_HOURS = 720
+
 #: XCom of a task that asks: id of the plan that it shows.
 ASKED_KEY = "plan_id"
 
@@ -35,7 +38,7 @@ class Approval:
         four_eyes: Whether nobody may approve what a run does that they have started themselves.
 
     Raises:
-        ConfigError: If a kind is unknown.
+        ConfigError: If a kind is unknown, or no plan can be started within these hours.
     """
 
     kinds: Collection[str] = APPROVABLE
@@ -44,13 +47,18 @@ class Approval:
     four_eyes: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a text, which is a collection too, and kinds that there aren't."""
+        """Refuse a text, which is a collection too, kinds that there aren't, and other hours."""
         unknown = [self.kinds] if isinstance(self.kinds, str) else set(self.kinds) - set(APPROVABLE)
+        hours: object = self.plan_hours
+        wrong = None
         if unknown:
+            wrong = refuse("kinds", self.kinds, f"a list of {', '.join(APPROVABLE)}")
+        elif not isinstance(hours, (int, float)) or not 0 < hours <= MOST_HOURS:
+            accepted = f"a number of hours, above 0 and up to {MOST_HOURS}"
+            wrong = refuse("plan_hours", hours, accepted)
+        if wrong is not None:
             line = calling_line((__name__,))
-            where = f"Approval ({line}): " if line else ""
-            accepted = f"a list of {', '.join(APPROVABLE)}"
-            raise ConfigError(f"{where}{refuse('kinds', self.kinds, accepted)}")
+            raise ConfigError(f"Approval ({line}): {wrong}" if line else str(wrong))
 
 
 def can_approve() -> bool:
