@@ -12,9 +12,9 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (248, 30_750),
+        (248, 30_840),
     ),
-    "reading": ({"kafka_drain.reading"}, (72, 9_990)),
+    "reading": ({"kafka_drain.reading"}, (72, 10_060)),
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pendulum
 from airflow.configuration import conf
 from airflow.timetables.interval import CronDataIntervalTimetable
+from pendulum.tz.local_timezone import get_local_timezone
 
 from kafka_drain.config.schedules import cron_of
 
@@ -82,5 +83,5 @@ def _zone(start_date: datetime) -> Any:
     if start_date.tzinfo is None:
         name = conf.get("core", "default_timezone")
         # As Airflow does.
-        return pendulum.local_timezone() if name == "system" else pendulum.timezone(name)
+        return get_local_timezone() if name == "system" else pendulum.timezone(name)
     return pendulum.instance(start_date).timezone

@@ -121,12 +121,14 @@ def normalised(location: str) -> str:
     if not found or scheme in PACKAGES or location.startswith("/"):
         return location if location.endswith("://") else location.rstrip("/") or "/"
     if scheme in ALIASES:
-        raise ConfigError(f"{location} can't be an archive's URL: {ALIASES[scheme]}")
+        raise ConfigError(
+            f"{_without_login(location)} can't be an archive's URL: {ALIASES[scheme]}"
+        )
     near = difflib.get_close_matches(scheme, [*PACKAGES, "file"], n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}://?" if near else ""
     raise ConfigError(
-        f"{location} is in no store that is supported{hint}; accepted: an absolute path, "
-        f"file:///…, {', '.join(f'{name}://…' for name in PACKAGES)}"
+        f"{_without_login(location)} is in no store that is supported{hint}; accepted: an "
+        f"absolute path, file:///…, {', '.join(f'{name}://…' for name in PACKAGES)}"
     )
 
 
@@ -148,6 +150,11 @@ def refuse_login(location: str) -> None:
         )
 
 
+def _without_login(location: str) -> str:
+    """Return a URL as messages may show it."""
+    return re.sub(r"(?<=://)[^/]*@", "…@", location)
+
+
 def _check_authority(location: str, authority: str) -> None:
     """Refuse a URL that leaves to each machine which HDFS it means, or has a user in it."""
     if not authority:
@@ -157,5 +164,6 @@ def _check_authority(location: str, authority: str) -> None:
         )
     if "@" in authority:
         raise ConfigError(
-            f"{location} has a user in it; set HADOOP_USER_NAME instead, which Spark reads too"
+            f"{_without_login(location)} has a user in it; set HADOOP_USER_NAME instead, which "
+            "Spark reads too"
         )

@@ -60,6 +60,14 @@ def test_normalised_refused(location: str, match: str) -> None:
         normalised(location)
 
 
+@pytest.mark.parametrize("scheme", ["hdfs", "webhdfs", "https"])
+def test_normalised_password(scheme: str) -> None:
+    """Logs show the error, so it doesn't show a login."""
+    with pytest.raises(ConfigError, match=rf"{scheme}://…@host/x ") as error:
+        normalised(f"{scheme}://me:hidden@host/x")
+    assert "hidden" not in str(error.value)
+
+
 def test_locate_unknown_scheme() -> None:
     """A command says the same of an archive that it is given."""
     with pytest.raises(ConfigError, match=r"did you mean s3://\?"):
