@@ -199,8 +199,7 @@ def _remedy(error: Exception, master: str) -> str:
         return ""
     return (
         f". {master} led to another key when this was wrapped: let it lead there again, wrap the "
-        "data keys with the new key's id, by a rewrap, and only then let it lead to the "
-        "new key"
+        "data keys with the new key's id, by a rewrap, and only then let it lead to the new key"
     )
 
 

@@ -273,7 +273,7 @@ def test_aws_alias_moved(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(boto3, "client", lambda name: Client())
 
-    with pytest.raises(KmsError, match="rewrap ARCHIVE --kms aws --key ID --apply"):
+    with pytest.raises(KmsError, match="by a rewrap, and only then let it lead to the new key"):
         open_kms("aws").unwrap("AAAA", "alias/m", "id")
     with pytest.raises(KmsError) as said:
         open_kms("aws").unwrap("AAAA", "1234abcd", "id")
