@@ -591,6 +591,16 @@ class Snapshot:
             own = receipt.topics if receipt else own
         return {**self.document.topics, **own}
 
+    @property
+    def topics_now(self) -> dict[str, str]:
+        """The ids of the archive's topics.
+
+        A roll that was killed may have said those of the generation that it opened in that one's
+        document only.
+        """
+        newest = self.open_generation
+        return self.topic_ids(newest) if newest else dict(self.document.topics)
+
     def topic_incarnations(self) -> dict[tuple[str, str], int]:
         """Return the first generation of each topic incarnation, by topic name and id.
 

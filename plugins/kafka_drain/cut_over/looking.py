@@ -39,7 +39,7 @@ def look_at_source(snapshot: Snapshot, pipeline: Pipeline, cluster: KafkaCluster
         ArchiveError: When the archive belongs to another cluster.
         TopicError: When a topic is missing, or was recreated.
     """
-    cluster = cluster.counting(snapshot.document.topics)
+    cluster = cluster.counting(snapshot.topics_now)
     topics, partitions = find_partitions(pipeline, cluster)
     check_identity(snapshot, pipeline, cluster.cluster_id(), topics)
     ends = cluster.latest(partitions, "read_uncommitted")

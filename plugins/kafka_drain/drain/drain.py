@@ -39,7 +39,12 @@ from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.fingerprints import notes_folder, write_notes
-from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_incarnations, write_read_from
+from kafka_drain.proof.topic_ids import (
+    ReadFrom,
+    read_from,
+    refuse_other_incarnations,
+    write_read_from,
+)
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.spark.drivers import refuse_orphans
@@ -342,6 +347,8 @@ def prepare_drain(
         plan.were_read,
         {tp: at + plan.hidden.get(tp, 0) for tp, at in plan.end.items()},
     )
+    if plan.has_unsealed:
+        _confirm_listed(job, generation)
     job.values.keep(plan.archive.root, utc_now())
     spec = replace(
         spec,
@@ -498,6 +505,18 @@ def _confirm_open(generation: Generation) -> None:
             "suspended for longer than its lease lasts, and another one rolled the archive. What "
             "it has drained isn't part of the archive; a retry drains it again"
         )
+
+
+def _confirm_listed(job: DrainJob, generation: Generation) -> None:
+    """Confirm the topics of batches whose own drain was killed before it could.
+
+    Once a topic is made again, nobody can tell any more from which one they were read.
+    """
+    plan, seen = job.plan, read_from(generation)
+    is_known = seen is not None and seen.last_batch >= (plan.last_listed or 0)
+    drained = plan.generation.document.topics if plan.generation else {}
+    if plan.last_listed is not None and not is_known and drained.keys() <= plan.topics.keys():
+        _confirm_topics(job, plan.last_listed)
 
 
 def _confirm_topics(job: DrainJob, last_batch: int) -> None:

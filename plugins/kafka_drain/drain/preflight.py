@@ -92,6 +92,7 @@ class DrainPlan:
         pending: Whether a batch was planned but not committed, so that Spark has to finish it.
         last_listed: The last batch whose files the manifest lists; None if there is none. If this
             batch is pending, Spark commits it without reading anything.
+        has_unsealed: Whether the manifest lists files without a receipt.
         hidden: Number of offsets by partition that are behind an open transaction, so that
             read_committed can't read them yet.
         warnings: Warnings for the user.
@@ -113,6 +114,7 @@ class DrainPlan:
     were_read: dict[TopicPartition, int] = field(default_factory=dict)
     pending: bool = False
     last_listed: int | None = None
+    has_unsealed: bool = False
     hidden: dict[TopicPartition, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
@@ -214,9 +216,7 @@ def preflight(
     not_compared: list[str] = []
     if archive.exists or archive.has_lost_document:
         snapshot = archive.snapshot()
-        newest = snapshot.open_generation
-        # A roll that is killed may have opened the generation of a rewritten log, and no more.
-        known = snapshot.topic_ids(newest) if newest else snapshot.document.topics
+        known = snapshot.topics_now
         topics = {
             name: replace(topic, id=counted_as(known.get(name), topic.id))
             for name, topic in topics.items()
@@ -307,6 +307,7 @@ def preflight(
         were_read={tp: max(at, listed.get(tp, 0)) for tp, at in start.items()},
         pending=pending,
         last_listed=last_listed,
+        has_unsealed=bool(new),
         hidden=hidden,
         warnings=warnings,
         not_compared=not_compared,

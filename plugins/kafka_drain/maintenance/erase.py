@@ -275,7 +275,7 @@ def _known_topics(snapshot: Snapshot) -> set[tuple[str, str]]:
 
 def _scope(snapshot: Snapshot, cluster: KafkaCluster, known: Iterable[tuple[str, str]]) -> Any:
     refuse_other_cluster(snapshot.root, snapshot.document.cluster_id, cluster.asked())
-    cluster = cluster.counting(snapshot.document.topics)
+    cluster = cluster.counting(snapshot.topics_now)
     there = set(cluster.topic_names())
     topics = cluster.topics(sorted({topic for topic, _ in known} & there))
     parts = [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]

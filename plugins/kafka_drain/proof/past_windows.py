@@ -52,7 +52,7 @@ def findings_before_drain(sealed: SealedState, cluster: KafkaCluster) -> list[Fi
     """
     if not sealed.holes:
         return sealed.findings
-    cluster = cluster.counting(sealed.snapshot.document.topics)
+    cluster = cluster.counting(sealed.snapshot.topics_now)
     explained = [
         hole.finding()
         for hole in sealed.holes

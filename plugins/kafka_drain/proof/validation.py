@@ -214,7 +214,7 @@ def validate_archive(
     sealed = check_sealed_state(looked_at, query=asked)
     snapshot = sealed.snapshot
     if cluster is not None:
-        cluster = cluster.counting(snapshot.document.topics)
+        cluster = cluster.counting(snapshot.topics_now)
     pipeline, generations = snapshot.document.pipeline, snapshot.generations
     scope = "all" if whole else "open"
     report = Report(str(archive.root), pipeline, scope=scope, deep=deep, validated_at=now)
@@ -810,7 +810,7 @@ def _explain(
         compacted={name: was for name, was in noted.was.items() if was or as_read},
         uncompacted=noted.begins if as_read else {},
         compacted_until=noted.ends,
-        ends=log_ends(validation.snapshot, validation.snapshot.document.topics, missing),
+        ends=log_ends(validation.snapshot, validation.snapshot.topics_now, missing),
         isolation_level=validation.snapshot.document.isolation_level,
         complete=complete,
     )

@@ -174,7 +174,7 @@ def plan_backfill(
             f"{archive.root} is empty; run drain_{pipeline.name} once to decide where the archive "
             "starts. A backfill fills in the offsets before that"
         )
-    cluster = cluster.counting(snapshot.document.topics)
+    cluster = cluster.counting(snapshot.topics_now)
     topics, partitions = find_partitions(pipeline, cluster)
     check_identity(snapshot, pipeline, cluster.cluster_id(), topics)
     topic_ids = {name: topic.id for name, topic in topics.items()}

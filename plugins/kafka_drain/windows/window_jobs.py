@@ -277,7 +277,7 @@ def _erased(snapshot: Snapshot, ranges: Ranges) -> dict[TopicPartition, list[Off
     """Return those of some offsets whose records were erased: Kafka may still have them."""
     # The index names no window that has erased something.
     fold = restricted(snapshot, Query()).fold
-    log = log_ends(snapshot, snapshot.document.topics, ranges) if fold.erased else {}
+    log = log_ends(snapshot, snapshot.topics_now, ranges) if fold.erased else {}
     held = offsets_in_log(fold.erased, log)
     found = {
         tp: [erased for r in rs for erased in overlapping(held.get(tp, ()), r)]

@@ -27,7 +27,7 @@ from kafka_drain.drain.drain import (
     open_drain,
     prepare_drain,
 )
-from kafka_drain.drain.preflight import DrainPlan
+from kafka_drain.drain.preflight import DrainPlan, preflight
 from kafka_drain.errors import (
     CheckpointError,
     ConfigError,
@@ -44,7 +44,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import Tally
 from kafka_drain.proof.fingerprints import noted_content
 from kafka_drain.proof.offset_checks import Segment
-from kafka_drain.proof.topic_ids import ReadFrom, read_from
+from kafka_drain.proof.topic_ids import ReadFrom, read_from, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.engine import StartedApplication, StillRunningError
@@ -686,6 +686,40 @@ def test_prepare_drain_closed(
 
     assert document.read_bytes() == before
     assert errors(check_sealed_state(archive.snapshot()).findings) == []
+
+
+@pytest.mark.parametrize("last_batch", [None, 0, 99])
+def test_prepare_drain_after_killed_one(
+    last_batch: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches whose drain was killed before it asked for the topics again are confirmed.
+
+    Made again later, the topic isn't the one that they may have been read from.
+    """
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    archive = golden_copy(tmp_path / "archive")
+    generation = archive.generation(1)
+    # The golden archive was moved.
+    for manifest in (tmp_path / "archive/generations/0001/data/_spark_metadata").iterdir():
+        if manifest.name.endswith(".crc"):
+            manifest.unlink()
+        else:
+            manifest.write_text(manifest.read_text().replace("/tmp/golden", str(archive.root)))
+    ids = archive.snapshot().document.topics
+    if last_batch is not None:
+        write_read_from(generation, ReadFrom(last_batch, ids))
+    pipeline = Pipeline(
+        name="golden", topics=["flights"], archive=str(archive.root), partition_by=["topic"]
+    )
+    run = tmp_path / "run"
+    run.mkdir(mode=0o700)
+    cluster: Any = golden_cluster()
+    listed = preflight(pipeline, cluster).last_listed
+    assert listed
+
+    prepare_drain(pipeline, cluster, run)
+
+    assert read_from(generation) == ReadFrom(max(listed, last_batch or 0), ids)
 
 
 def test_prepare_drain_settings_never_noted(

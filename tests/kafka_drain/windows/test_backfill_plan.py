@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.window import range_rows
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
@@ -641,6 +642,21 @@ def test_plan_backfill_other_topic_made_again(tmp_path: Path, is_sealed: bool) -
     if is_sealed:
         with pytest.raises(TopicError, match=r"u was recreated.*What is sealed stays"):
             plan_backfill(pipeline, cluster, HOUR, force=True)
+
+
+def test_plan_backfill_after_killed_roll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed roll has said in its generation only that a log was rewritten: that drains it."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.start_at({P0: 0})
+    made.seal({P0: dense(0, 100)})
+    monkeypatch.setattr(Archive, "update_topics", lambda *_: None)
+    made.open_generation(t="id~2")
+    made.start_at({P0: 80})
+    times = {offset: FIRST_MS + offset * MINUTE for offset in range(200)}
+    cluster: Any = FakeCluster({P0: Log(0, 200, times=times)}, topic_ids={"t": "id"})
+    pipeline = Pipeline(name="made", topics=["t"], archive=str(made.root))
+
+    assert not plan_backfill(pipeline, cluster, HOUR).ranges
 
 
 def test_plan_backfill_made_again_beside_rewritten(tmp_path: Path) -> None:

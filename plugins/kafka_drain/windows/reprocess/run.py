@@ -90,7 +90,7 @@ def plan_reprocess(
     """
     archive = Archive.at(pipeline.archive)
     snapshot = archive.snapshot()
-    cluster = cluster.counting(snapshot.document.topics)
+    cluster = cluster.counting(snapshot.topics_now)
     topics, _ = find_partitions(pipeline, cluster)
     check_identity(snapshot, pipeline, cluster.cluster_id(), topics)
     begun = unfinished_reprocess(archive)
