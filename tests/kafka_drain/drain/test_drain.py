@@ -62,8 +62,10 @@ from tests.kafka_drain.golden import (
     add_batch,
     golden_cluster,
     golden_copy,
+    golden_pipeline,
     open_next,
     seal,
+    sealed_copy,
 )
 
 A0 = TopicPartition("a", 0)
@@ -503,6 +505,23 @@ def test_open_drain_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert job.plan.offsets == 10
 
     assert made == ["drain_p"]
+
+
+def test_open_drain_drained_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where another drain has ended before the lease was taken, the drain goes on behind it."""
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", fake_application)
+    archive = sealed_copy(tmp_path / "archive")
+    generation = open_next(archive, "parquet", ["topic"])
+    pipeline = golden_pipeline(archive, partition_by=["topic"])
+    cluster: Any = golden_cluster(end=60)
+    tmp_path.chmod(0o700)
+
+    def another(_: object) -> None:
+        add_batch(generation, 0, END, 50)
+
+    with open_drain(pipeline, cluster, tmp_path, run="r", find=another) as job:
+        assert job.plan.start == {P0: 50, P1: 50}
+        assert job.plan.offsets == 20
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a quick validation reads of the open generation: receipts as a chain, folders of files."""
+"""What a validation reads of the open generation: receipts as a chain, and files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.findings import errors
+from kafka_drain.findings import Reason, errors
+from kafka_drain.gaps import GapReason
+from kafka_drain.offsets import OffsetRange
+from kafka_drain.proof import gap_explanation
 from kafka_drain.proof.open_generation import ask_bounds
 from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.archive.test_soundness import cut
 from tests.kafka_drain.fake_cluster import GrowingCluster, Log
 from tests.kafka_drain.golden import END, P0, add_batch, golden_cluster, open_next
+from tests.kafka_drain.windows.test_repair_plan_again import all_lost
 
 
 def later(receipt: Receipt) -> Receipt:
@@ -58,6 +63,24 @@ def test_validate_partition_by_edited(archive: Archive) -> None:
 
     told = [finding.detail for finding in errors(report.findings)]
     assert any("says partition_by ['topic', 'date'], but topic=flights/" in each for each in told)
+    assert report.receipts_written == 0
+
+
+def test_validate_missing_in_two_batches(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing of a partition is named for each batch, and none of them is sealed."""
+    opened = open_next(archive, "parquet", ["topic"])
+    for batch in (0, 1):
+        start = END + 8 * batch
+        drained, _ = add_batch(opened, batch, start, start + 8)
+        cut(opened, batch, drained, range(start, start + 5))
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+
+    report = validate_archive(archive, golden_cluster())  # type: ignore[arg-type]
+
+    lost = [(gap.tp, gap.range) for gap in report.gaps if gap.reason == GapReason.LOST]
+    assert lost == [(P0, OffsetRange(END + at, END + at + 3)) for at in (5, 13)]
+    told = [f.detail for f in errors(report.findings) if f.reason == Reason.OFFSET_MISSING]
+    assert [detail.partition(" is ")[0] for detail in told] == [str(r) for _, r in lost]
     assert report.receipts_written == 0
 
 

@@ -335,6 +335,24 @@ def test_preflight_left_out_and_made_again(archive: Archive) -> None:
     assert plan_drain(archive, cluster, "flights", "gone").start[G0] == 0
 
 
+def test_preflight_left_out_made_again_and_named_again(archive: Archive) -> None:
+    """A repair of a topic's earlier life doesn't stand for records that it has since it was made.
+
+    Named again, it goes on where it was drained to, though the repair has these offsets.
+    """
+    seal_rows(archive, "repair_1", {G0: range(7, 9)})
+    cluster = gone_and_back()
+    cluster.topic_ids |= {"gone": "new-id"}
+    do(plan_roll(archive, cluster))
+    add_gone(archive.generation(3), 0, 50, 7, gone_start=0)
+    assert validate_archive(archive, cluster).receipts_written == 1
+    do(plan_roll(archive, cluster, ["gone"]))
+
+    plan = plan_drain(archive, cluster, "flights", "gone")
+
+    assert plan.start == {P0: 50, P1: 50, G0: 7}
+
+
 def test_plan_roll_topic_deleted_unsealed(archive: Archive) -> None:
     """Files that no receipt seals may be the only copy of a topic that is gone: no roll."""
     generation = archive.generation(2)
