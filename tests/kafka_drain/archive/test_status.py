@@ -216,6 +216,19 @@ def test_overview_lag_made_again(
     assert note_overview(made.archive, report, "reports/r.json")["lag"] == lag
 
 
+def test_overview_lag_made_again_rolled(tmp_path: Path) -> None:
+    """After the roll for a topic that was made again, all that its new log has waits."""
+    made = MadeArchive(tmp_path, {"a": "1"})
+    made.seal({P0: dense(0, 50)})
+    made.open_generation(a="2")
+    made.start_at({P0: 0})
+    cluster: Any = FakeCluster({P0: Log(end=40)}, id="cluster-1", topic_ids={"a": "2"})
+
+    report = validate_archive(made.archive, cluster)
+
+    assert note_overview(made.archive, report, "reports/r.json")["lag"] == 40
+
+
 def test_read_overview(tmp_path: Path) -> None:
     """What was written is read; without a validation there is none, and damage is named."""
     root = UPath(tmp_path)

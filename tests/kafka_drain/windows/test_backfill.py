@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.journal.entries import Noted
@@ -30,6 +32,7 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.storage.immutability import Locked
+from kafka_drain.storage.lease import Lease, wait_for_lease
 from kafka_drain.windows import backfill
 from kafka_drain.windows import window_jobs as windows
 from kafka_drain.windows.backfill import finish_backfill, open_backfill, refuse_incomplete
@@ -381,6 +384,45 @@ def test_finish_backfill_owned(backfilled: Backfilled, owner: str) -> None:
     else:
         assert backfilled.finish(plan, job).records == 10
     assert window.has_receipt() is not bool(owner)
+
+
+def test_finish_backfill_owned_while_waiting(
+    backfilled: Backfilled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets that another run seals while this one waits for it aren't sealed a second time.
+
+    Also if the log was rewritten behind them since the other run was planned.
+    """
+    made = backfilled.made
+    made.start_at({P0: 100, P1: 100})
+    hour = Interval(NOON.replace(hour=14), NOON.replace(hour=15))
+    offsets, rows = OffsetRange(20, 30), {P0: dense(20, 30)}
+    first = BackfillPlan(
+        made.archive,
+        hour,
+        Window(made.root, hour.key),
+        {P0: offsets},
+        dict(made.topic_ids),
+        {P0: [offsets]},
+    )
+    earlier = backfilled.drained(first, rows)
+    made.open_generation(flights="id-1~2")
+    made.start_at({P0: 100, P1: 100})
+    window = Window(made.root, f"{hour.key}_2")
+    plan = replace(first, window=window, topic_ids=made.topic_ids)
+    job = backfilled.drained(plan, rows)
+
+    def waited(root: UPath, *, run: str) -> AbstractContextManager[Lease]:
+        monkeypatch.setattr(backfill, "wait_for_lease", wait_for_lease)
+        backfilled.finish(first, earlier)
+        return wait_for_lease(root, run=run)
+
+    monkeypatch.setattr(backfill, "wait_for_lease", waited)
+
+    with pytest.raises(LockedError, match=r"sealed some of flights:0:20-30 in the meantime"):
+        backfilled.finish(plan, job)
+
+    assert backfilled.read() == [(P0, 0, 9), (P0, 20, 29), (P1, 0, 9)]
 
 
 def test_finish_backfill_owned_later(backfilled: Backfilled) -> None:

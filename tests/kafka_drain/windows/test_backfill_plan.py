@@ -687,3 +687,13 @@ def test_plan_backfill_made_again_beside_rewritten(tmp_path: Path) -> None:
     (made.root / "windows" / HOUR.key).rename(made.root.parent / "moved")
 
     assert plan_backfill(pipeline, cluster, HOUR).ranges == {P0: [R(60, 120)]}
+
+
+def test_plan_backfill_open_transaction(backfilled: Backfilled) -> None:
+    """An archive that begins at a log's end, behind an open transaction's start, lost nothing."""
+    times = {offset: FIRST_MS + offset * MINUTE for offset in range(200)}
+    cluster: Any = FakeCluster({P0: Log(0, 200, 140, times)}, topic_ids={"t": "id"})
+
+    plan = plan_backfill(backfilled.pipeline, cluster, HOUR)
+
+    assert plan.ranges == {P0: [R(60, 120)]}

@@ -36,7 +36,9 @@ from tests.kafka_drain.golden import (
     MANIFEST,
     P0,
     RECEIPTS,
+    add_batch,
     golden_cluster,
+    note_batch,
     row,
     write_rows,
 )
@@ -133,6 +135,25 @@ def test_run_repair_drains_lost_offsets(archive: Archive, lost: str) -> None:
     assert (window.receipt.replaces, window.receipt.records) == ((lost,), len(ROWS))
     assert repaired(archive, spark) == []
     assert len(spark.windows) == 1
+
+
+def test_run_repair_killed_rebuild(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed while the manifest was aside, nothing that it listed is drained again.
+
+    Of a batch without a receipt, it alone says what readers have.
+    """
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+    paths = add_batch(archive.generation(1), 14, END, 50)
+    note_batch(archive.generation(1), 14, paths, END, 50)
+    folder = archive.root / MANIFEST
+    folder.rename(folder.with_name(f"{folder.name}.damaged-20260101T000000000000Z"))
+
+    report = run_repair(request(archive), no_pipeline, Spark(), run="test")
+
+    assert errors(report.findings) == []
+    assert archive.snapshot().sealed == []
+    files = {file.path for file in archive_files(archive.snapshot())}
+    assert {str(path.relative_to(str(archive.root))) for path in paths} <= files
 
 
 @pytest.mark.parametrize("reason", [GapReason.EXPIRED, GapReason.COMPACTED, GapReason.UNEXPLAINED])
