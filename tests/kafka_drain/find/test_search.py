@@ -16,6 +16,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.records import SCHEMA, RowBounds
 from kafka_drain.errors import ConfigError, DataFileError, ManifestInvalidError
 from kafka_drain.find import plan, search
@@ -185,10 +186,26 @@ def test_search_order(made: MadeArchive, limit: int) -> None:
     assert [match.topic_id for match in matches] == ["old"] * 60 + ["new"] * 5
 
 
+@pytest.mark.parametrize("limit", [1, 3])
+def test_search_not_ascending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """Of a file whose rows aren't in offset order, each page has the lowest offsets left."""
+    # The lowest offsets are in the last batch.
+    monkeypatch.setattr(search, "read_records", partial(read_records, batch_bytes=1))
+    made = MadeArchive(tmp_path / "made", {"a": "id"})
+    made.seal({A0: dict(reversed(dense(0, 10).items()))})
+    made.open_generation()
+
+    after: Position | None = None
+    for start in range(0, 10, limit):
+        one = Search(made.archive, Criteria.of(), limit=limit, after=after)
+        page = [match.position.offset for match in one.matches()]
+        assert page == list(range(start, min(start + limit, 10)))
+        after = one.through
+
+
 def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that grows by each file that is read."""
     reads: list[str] = []
-    read_records = search.read_records
 
     def noting(path: Any, *rest: Any, **bounds: Any) -> Any:
         reads.append(Path(str(path)).name)

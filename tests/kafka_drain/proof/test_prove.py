@@ -201,6 +201,29 @@ def test_prove_topic_ids(read_up_to: int, after: str | None, now: str | None) ->
         assert f"batch {len(sealed)} isn't sealed: a topic was deleted or" in finding.detail
 
 
+@each_of("read_up_to", [-1, 0, 1, 2, 3])
+def test_prove_topic_ids_batches_together(read_up_to: int) -> None:
+    """Batches whose ends Spark has purged are sealed only if the ids were seen after all of them.
+
+    The topic was recreated since: the last of them may hold the new topic's records.
+    """
+    together = segment(0)
+    checked = [replace(together, part=replace(together.part, last_batch=2))]
+    proof = prove(
+        evidence(
+            checked=checked,
+            read_up_to=read_up_to,
+            ids_after_read={"t": "id-of-t"},
+            ids_now={"t": "another"},
+        )
+    )
+
+    is_seen = read_up_to >= 2
+    assert [receipt.value.last_batch for receipt in proof.receipts] == ([2] if is_seen else [])
+    reasons = [finding.reason for finding in proof.findings]
+    assert reasons == ([] if is_seen else [Reason.TOPIC_MADE_AGAIN])
+
+
 def test_prove_beside_window() -> None:
     """Offsets that a window holds in the segment's place are no overlap."""
     held = [Gap(TP, OffsetRange(n, n + 2), GapReason.WINDOW) for n in (3, 7)]

@@ -41,7 +41,7 @@ class Group:
     offsets: Written = field(default_factory=dict)
     pending: Written = field(default_factory=dict)
     at_read: Callable[[], object] | None = None
-    at_commit: Exception | None = None
+    at_commit: BaseException | None = None
     sent: list[Any] = field(default_factory=list)
 
     def store(self, _: object, *, waits: bool = True) -> Any:
@@ -127,6 +127,18 @@ def test_open_run_while_another_opens(group: Group, run: RepublishRun) -> None:
     assert open_run(PLAN, run, {}) == 2
 
     assert shards_sent(group) == []
+
+
+def test_open_run_killed_at_commit(group: Group, run: RepublishRun) -> None:
+    """A run whose first attempt was killed before its progress was committed opens at the next."""
+    group.at_commit = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        open_run(PLAN, run, {})
+
+    assert open_run(PLAN, run, {}) == 1
+
+    assert run.is_opened
+    assert len(shards_sent(group)) == len(PLAN.chains)
 
 
 def test_open_run_progress_lost(group: Group, run: RepublishRun) -> None:
