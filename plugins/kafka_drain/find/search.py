@@ -33,7 +33,6 @@ from kafka_drain.schemas.decoding import read_schemas
 from kafka_drain.schemas.payloads import Payload, Payloads, plain
 from kafka_drain.storage.paths import is_local, quoted
 
-#: Approximate size of the records that are read at a time.
 #: Number of files whose statistics are read at once; in a store, the latency of requests dominates.
 _LANES_ON_DISK, _LANES_IN_STORE = 2, 16
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafka_drain.archive.incarnations import log_ends
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.soundness import SealedState
 from kafka_drain.findings import Finding
@@ -30,11 +31,14 @@ def past_windows(
         windows: The sealed windows that stay.
         topic_id: The topic's incarnation.
     """
+    # Of earlier incarnations of its topic, what its log still has.
+    log = log_ends(snapshot, {tp.topic: topic_id}, [tp])
     held = sorted(
-        part.range
+        OffsetRange(part.range.start, min(part.range.end, end))
         for window in windows
         for part in window.receipt.partitions
-        if part.tp == tp and window.receipt.topics.get(tp.topic) == topic_id
+        if part.tp == tp
+        and part.range.start < (end := log.get((tp, window.receipt.topics.get(tp.topic, "")), 0))
     )
     first = cluster.earliest([tp])[tp] if held else 0
     for part in held:

@@ -193,17 +193,20 @@ def _remove_replaced(plan: BackfillPlan, lease: Lease) -> None:
 def _refuse_owned(plan: BackfillPlan) -> None:
     """Refuse offsets that belong to another segment by now, also those still to be drained.
 
-    The open generation owns offsets that it hasn't sealed yet: no receipt says so.
+    The open generation owns offsets that it hasn't sealed yet: no receipt says so. It may have been
+    opened for a log that was rewritten since the plan was made.
     """
     horizon = {tp: ranges[-1].end for tp, ranges in plan.ranges.items()}
     # The index says which offsets are covered; by whom, nobody asks here.
     snapshot = restricted(plan.archive.snapshot(), Query(offsets=plan.ranges))
-    owned = read_owned(snapshot, plan.topic_ids, horizon)
+    ids = [plan.topic_ids]
+    ids += [now] if (now := plan.topic_ids | snapshot.topics_now) != plan.topic_ids else []
+    owned = [read_owned(snapshot, each, horizon).ranges for each in ids]
     twice = [
         range_name(tp, r)
         for tp, ranges in plan.ranges.items()
         for r in ranges
-        if count(subtract(r, owned.ranges.get(tp, []))) < len(r)
+        if any(count(subtract(r, each.get(tp, []))) < len(r) for each in owned)
     ]
     if twice:
         raise LockedError(

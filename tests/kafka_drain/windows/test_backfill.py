@@ -425,6 +425,24 @@ def test_finish_backfill_owned_while_waiting(
     assert backfilled.read() == [(P0, 0, 9), (P0, 20, 29), (P1, 0, 9)]
 
 
+def test_finish_backfill_rolled_meanwhile(backfilled: Backfilled) -> None:
+    """What a log has had since it was rewritten is the open generation's, not an older plan's."""
+    made = backfilled.made
+    made.start_at({P0: 100, P1: 100})
+    hour = Interval(NOON.replace(hour=14), NOON.replace(hour=15))
+    offsets = OffsetRange(20, 30)
+    window = Window(made.root, hour.key)
+    plan = BackfillPlan(
+        made.archive, hour, window, {P0: offsets}, dict(made.topic_ids), {P0: [offsets]}
+    )
+    job = backfilled.drained(plan, {P0: dense(20, 30)})
+    made.open_generation(flights="id-1~2")
+    made.start_at({P0: 25, P1: 100})
+
+    with pytest.raises(LockedError, match=r"sealed some of flights:0:20-30 in the meantime"):
+        backfilled.finish(plan, job)
+
+
 def test_finish_backfill_owned_later(backfilled: Backfilled) -> None:
     """What the open generation has yet to drain is its own, to the last range of a window."""
     made, generation = backfilled.made, {"file_format": "parquet", "partition_by": ["topic"]}

@@ -335,6 +335,16 @@ def test_preflight_left_out_and_made_again(archive: Archive) -> None:
     assert plan_drain(archive, cluster, "flights", "gone").start[G0] == 0
 
 
+def test_preflight_left_out_beside_rewritten(archive: Archive) -> None:
+    """A repair stands for a partition's offsets also once another one's log was rewritten."""
+    seal_rows(archive, "repair_1", {P1: range(END, END + 3)})
+    do(plan_roll(archive, cluster_with(gone=Log(end=9)), ["flights:1"]))  # type: ignore[arg-type]
+    rewritten = rewritten_cluster(P0)
+    do(plan_roll(archive, rewritten, rewritten=True))
+
+    assert plan_drain(archive, rewritten, "flights", "gone").start[P1] == END + 3
+
+
 def test_preflight_left_out_made_again_and_named_again(archive: Archive) -> None:
     """A repair of a topic's earlier life doesn't stand for records that it has since it was made.
 
