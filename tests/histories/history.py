@@ -752,7 +752,20 @@ class History:
             for place, (generation, batch) in self.unsealed.items()
             if any(generation == g and batch in (None, b) for g, b in self.lost_notes)
         }
-        return {place: record for place, record in self.owed.items() if place not in there}
+        return {
+            place: record
+            for place, record in self.owed.items()
+            if place not in there and not self._is_accepted(place)
+        }
+
+    def _is_accepted(self, place: Place) -> bool:
+        """Return whether somebody has accepted that an offset is lost, of whichever log.
+
+        A range says nothing of a topic that was made again: what is lost later of the one before is
+        accepted, too.
+        """
+        is_here = place == self.topic.place(place.partition, place.offset)
+        return not is_here and self.is_acknowledged(place)
 
     def require_owed(self, what: str, ended: Ended) -> None:
         missing = self.missing()

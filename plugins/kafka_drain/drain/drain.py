@@ -15,6 +15,7 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.journal.entries import Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.journal.identity import note_of_settings
@@ -122,6 +123,12 @@ class DrainJob(SparkJob):
         if notes:
             _confirm_open(self.generation)
             _confirm_topics(self, max(note["batch"] for note in notes))
+        else:
+            # A driver that nobody follows any more may have read what this one only committed.
+            snapshot = Archive(self.plan.archive.root).snapshot()
+            newest = snapshot.open_generation
+            if newest is not None and newest.number == self.generation.number:
+                _confirm_listed(self, read_state(snapshot, newest).manifest.last_batch)
         return {"archive": str(self.plan.archive.root), **result}
 
     def failed(self, result: dict[str, Any]) -> KafkaDrainError:
@@ -348,7 +355,7 @@ def prepare_drain(
         {tp: at + plan.hidden.get(tp, 0) for tp, at in plan.end.items()},
     )
     if plan.has_unsealed:
-        _confirm_listed(job, generation)
+        _confirm_listed(job, plan.last_listed)
     job.values.keep(plan.archive.root, utc_now())
     spec = replace(
         spec,
@@ -507,16 +514,20 @@ def _confirm_open(generation: Generation) -> None:
         )
 
 
-def _confirm_listed(job: DrainJob, generation: Generation) -> None:
+def _confirm_listed(job: DrainJob, last_batch: int | None) -> None:
     """Confirm the topics of batches whose own drain was killed before it could.
 
     Once a topic is made again, nobody can tell any more from which one they were read.
+
+    Args:
+        last_batch: The last batch whose files the manifest lists; None if there is none.
     """
-    plan, seen = job.plan, read_from(generation)
-    is_known = seen is not None and seen.last_batch >= (plan.last_listed or 0)
+    if last_batch is None:
+        return
+    plan, seen = job.plan, read_from(job.generation)
     drained = plan.generation.document.topics if plan.generation else {}
-    if plan.last_listed is not None and not is_known and drained.keys() <= plan.topics.keys():
-        _confirm_topics(job, plan.last_listed)
+    if (seen is None or seen.last_batch < last_batch) and drained.keys() <= plan.topics.keys():
+        _confirm_topics(job, last_batch)
 
 
 def _confirm_topics(job: DrainJob, last_batch: int) -> None:

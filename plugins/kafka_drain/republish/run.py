@@ -63,7 +63,12 @@ from kafka_drain.republish.planning.follow import (
     unsent_segments,
 )
 from kafka_drain.republish.planning.into_source import check_sources
-from kafka_drain.republish.planning.openings import Claim, claim_opening, refuse_lost
+from kafka_drain.republish.planning.openings import (
+    Claim,
+    claim_opening,
+    has_opened,
+    refuse_lost,
+)
 from kafka_drain.republish.planning.plan import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -165,12 +170,12 @@ def plan_republish(
     before = previous_change(archive, follower_key(name)) if request.follow else None
     _refuse_other_change(folder.key, before if plan is None else plan.change, change)
     replaced = None
-    if plan is not None and receipt is None and _is_outdated(archive, folder, plan, now):
-        say(f"republish {pipeline}: run {folder.key} never started; planning it again")
-        plan, replaced = None, plan
-    elif plan is not None and request.create_target and _has_lost_targets(folder, plan, cluster):
-        say(f"republish {pipeline}: run {folder.key} never started, and its target is gone")
-        plan, replaced = None, plan
+    if plan is not None and receipt is None:
+        known = plan
+        plan = _kept(
+            archive, folder, known, cluster, now, creates=request.create_target, apply=apply
+        )
+        replaced = known if plan is None else None
     # Some of a follower's targets may be gone; the plan says whether this run needs them.
     here = bound.of_topics(cluster.topic_names()) if bound.topics else bound
     if plan is not None:
@@ -322,15 +327,42 @@ def _refuse_other_request(run: str, asked: Mapping[str, Any], request: Republish
         )
 
 
-def _is_outdated(archive: Archive, run: RepublishRun, plan: RepublishPlan, now: datetime) -> bool:
+def _kept(
+    archive: Archive,
+    run: RepublishRun,
+    plan: RepublishPlan,
+    cluster: KafkaCluster,
+    now: datetime,
+    *,
+    creates: bool,
+    apply: bool,
+) -> RepublishPlan | None:
+    """Return the plan of a run that hasn't ended; None if it is to be planned again.
+
+    Args:
+        creates: Whether missing targets are created.
+        apply: Whether the run will be executed, so that its folder may be written to.
+    """
+    name = f"republish {plan.pipeline}: run {run.key} never started"
+    if has_opened(run):
+        if apply and not run.is_opened:
+            run.mark_opened(plan)
+    elif _is_outdated(archive, plan, now):
+        say(f"{name}; planning it again")
+        return None
+    elif creates and _has_lost_targets(plan, cluster):
+        say(f"{name}, and its target is gone")
+        return None
+    return plan
+
+
+def _is_outdated(archive: Archive, plan: RepublishPlan, now: datetime) -> bool:
     """Return whether to replan a run that never opened: maintenance may have removed its files.
 
     Where records were erased, files that were rewritten may still have them. While maintenance
     runs, it may be removing them. A mirror that sends some of the files which a window replaces
     can't send the others.
     """
-    if run.is_opened:
-        return False
     if plan.is_older(UNOPENED, now) or _gone_file(archive, plan) is not None:
         return True
     if _rewritten_for_mirror(archive.snapshot(), plan):
@@ -345,10 +377,8 @@ def _is_removing(archive: Archive) -> bool:
     return is_held(archive.root / "maintenance") or is_held(archive.root / "windows")
 
 
-def _has_lost_targets(run: RepublishRun, plan: RepublishPlan, cluster: KafkaCluster) -> bool:
+def _has_lost_targets(plan: RepublishPlan, cluster: KafkaCluster) -> bool:
     """Return whether a run that never opened made topics that were removed when it failed."""
-    if run.is_opened:
-        return False
     ids = {target.topic: target.id for target in plan.targets}
     there = cluster.ids_of(ids)
     return not there.keys() >= ids.keys()

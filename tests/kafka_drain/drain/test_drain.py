@@ -707,6 +707,31 @@ def test_prepare_drain_closed(
     assert errors(check_sealed_state(archive.snapshot()).findings) == []
 
 
+def test_result_of_what_another_read(tmp_path: Path) -> None:
+    """A batch that this drain only committed is confirmed too: another driver had read it."""
+    archive = golden_copy(tmp_path / "archive")
+    snapshot = archive.snapshot()
+    ids = snapshot.document.topics
+    plan = DrainPlan(
+        pipeline=golden_pipeline(archive),
+        archive=archive,
+        snapshot=snapshot,
+        generation=snapshot.open_generation,
+        cluster_id=snapshot.document.cluster_id,
+        topics={name: Topic(name, topic_id, (0, 1)) for name, topic_id in ids.items()},
+        starting_offsets={},
+        start={},
+        end={},
+    )
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps({"notes": []}))
+    cluster: Any = golden_cluster()
+
+    DrainJob(fake_application("p"), result, plan, ValuePlan(), cluster).result()
+
+    assert read_from(archive.generation(1)) == ReadFrom(13, ids)
+
+
 @pytest.mark.parametrize("last_batch", [None, 0, 99])
 def test_prepare_drain_after_killed_one(
     last_batch: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -564,16 +564,23 @@ def test_execute_erased_meanwhile(made: MadeArchive, target: Target, said: list[
     assert any("never started; planning it again" in line for line in said)
 
 
-def test_plan_outdated_opened(made: MadeArchive, target: Target) -> None:
-    """A plan that has opened is never made again: what was sent is bound to it."""
+@pytest.mark.parametrize("is_said", [True, False])
+def test_plan_outdated_opened(is_said: bool, made: MadeArchive, target: Target) -> None:
+    """A plan that has opened is never made again: what was sent is bound to it.
+
+    Also if its attempt was killed as soon as it had, before the run's folder said so.
+    """
     target.during["send"] = fails
     with pytest.raises(KafkaUnavailableError):
         execute(made, target)
-    plan = planned(made, target).plan
+    run, plan = (found := planned(made, target)).run, found.plan
+    if not is_said:
+        (run.folder / "opened.json").unlink()
 
     again = planned(made, target, now=NOW + 2 * module.UNOPENED)
 
     assert (again.replaced, again.plan) == (None, plan)
+    assert run.is_opened
 
 
 def test_plan_of_other_archive(made: MadeArchive, target: Target) -> None:

@@ -192,21 +192,34 @@ def refuse_lost(run: RepublishRun, *, is_known: bool) -> None:
     Raises:
         ArchiveError: When it has opened, and has neither a plan nor a receipt.
     """
-    last = 0 if is_known else max(_numbers(run.root), default=0)
+    claim = None if is_known else _opened(run)
+    # Otherwise, another process has planned it meanwhile.
+    if claim is not None and run.plan() is None and run.receipt() is None:
+        raise ArchiveError(
+            f"run {run.key} has opened, as {claim._decision_path()} says, but {run.folder} has "
+            "neither its plan nor its receipt, so it is unknown which records it has sent; "
+            "restore them from a copy, or name another run and a target that this one didn't "
+            "send to. Nothing was sent"
+        )
+
+
+def has_opened(run: RepublishRun) -> bool:
+    """Return whether a run has opened, even if it was killed before it could say so in its folder.
+
+    Claims don't say with which plan: if it was planned again since, this isn't known.
+    """
+    return run.is_opened or (not run.replaced() and _opened(run) is not None)
+
+
+def _opened(run: RepublishRun) -> Claim | None:
+    """Return the claim by which a run has opened, among those that may not be settled."""
+    last = max(_numbers(run.root), default=0)
     settled = _read(run.root, last)["settled"] if last else 0
     for number in range(last, settled, -1):
         claim = Claim(run.root, number, _read(run.root, number)["run"])
-        if claim.run != run.key or claim.state() is not ClaimState.OPENED:
-            continue
-        if run.plan() is None and run.receipt() is None:
-            raise ArchiveError(
-                f"run {run.key} has opened, as {claim._decision_path()} says, but {run.folder} has "
-                "neither its plan nor its receipt, so it is unknown which records it has sent; "
-                "restore them from a copy, or name another run and a target that this one didn't "
-                "send to. Nothing was sent"
-            )
-        # Another process has planned it meanwhile.
-        return
+        if claim.run == run.key and claim.state() is ClaimState.OPENED:
+            return claim
+    return None
 
 
 def _meets(other: Claim, plan: RepublishPlan, *, repeat: bool) -> str | None:
