@@ -49,7 +49,8 @@ class MadeArchive:
         folder: Where it is made.
         topic_ids: Ids of its topics.
         cluster_id: Id of their cluster.
-        partition_by: Columns that the folders of generations name: topic, then date or nothing.
+        partition_by: Columns that the folders of generations name: topic, then date or nothing; if
+            none, a file holds all partitions of all topics.
 
     Attributes:
         nul_header_names: What the receipts of its next files say of header names.
@@ -246,6 +247,8 @@ class MadeArchive:
     def _write(
         self, folder: str, name: str, batch: Batch, columns: Mapping[str, Any]
     ) -> list[CommittedFile]:
+        if not self.partition_by:
+            return [self._write_file(f"{folder}/part-all-{name}.parquet", batch, columns)]
         return [
             self._write_file(
                 f"{folder}/topic={tp.topic}/{day}part-{tp.partition:05d}-{name}.parquet",
@@ -284,6 +287,7 @@ class MadeArchive:
                 {
                     "key": b"%d" % offset,
                     "value": b"value",
+                    "topic": tp.topic,
                     "partition": tp.partition,
                     "offset": offset,
                     "timestamp": None if ms is None else EPOCH + timedelta(milliseconds=ms),
@@ -298,10 +302,10 @@ class MadeArchive:
             ],
             schema=SCHEMA,
         )
+        if topic_of(path) is not None:
+            table = table.drop_columns(["topic"])
         buffer = io.BytesIO()
-        pq.write_table(
-            table.drop_columns(["topic"]), buffer, bloom_filter_options=self.bloom_filters
-        )
+        pq.write_table(table, buffer, bloom_filter_options=self.bloom_filters)
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(buffer.getvalue())

@@ -35,7 +35,7 @@ from tests.kafka_drain.golden import P0 as GOLDEN_P0
 from tests.kafka_drain.golden import golden_cluster, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+P0, P1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 REPAIR, BACKFILL = "repair_1", "20260101T000000Z_20260101T010000Z"
 
 
@@ -230,6 +230,32 @@ def test_held_by_windows(made: MadeArchive) -> None:
     assert held.ranges(other) == {}
     assert [window.key for window in held.of_same_topics(same)] == [REPAIR, "repair_2"]
     assert held.of_same_topics(other) == ()
+
+
+@pytest.mark.parametrize(
+    ("topics", "accepted"),
+    [
+        ({"t": "id", "u": "id-u"}, {P0: [R(28, 30)], U0: [R(8, 10)]}),
+        # A topic that was made again, beside one that wasn't.
+        ({"t": "new", "u": "id-u"}, {U0: [R(8, 10)]}),
+        ({"t": "id", "u": "new"}, {P0: [R(28, 30)]}),
+        ({"t": "new", "u": "new"}, {}),
+    ],
+)
+def test_held_by_windows_accepted(
+    made: MadeArchive, topics: dict[str, str], accepted: dict[TopicPartition, list[OffsetRange]]
+) -> None:
+    """A loss that was accepted of a topic isn't one of a topic that was made again since."""
+    made.topic_ids |= {"u": "id-u"}
+    lost = [Gap(P0, R(28, 30), GapReason.EXPIRED), Gap(U0, R(8, 10), GapReason.EXPIRED)]
+    made.seal_window(
+        REPAIR,
+        {P0: dense(20, 28), U0: dense(0, 8)},
+        gaps=lost,
+        acknowledged=tuple(range_name(gap.tp, gap.range) for gap in lost),
+    )
+
+    assert checked(made).held.accepted(Identity("made", "c", topics)) == accepted
 
 
 def test_without_replaced(made: MadeArchive) -> None:

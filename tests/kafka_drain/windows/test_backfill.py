@@ -222,13 +222,24 @@ def test_finish_backfill_force_order(
     assert seen == [(key, True, sorted([*keys[number:], new])) for number, key in enumerate(keys)]
 
 
-@pytest.mark.parametrize("kept", ["locked", "held back"])
+def begin_to_send(backfilled: Backfilled) -> RepublishRun:
+    """Let a republish begin to send a file of the interval's first window."""
+    [shard, *_] = PLAN.shards
+    files = tuple(replace(file, path=backfilled.old[0]) for file in shard.files)
+    run = RepublishRun(backfilled.made.root, "r")
+    run.write_plan(replace(PLAN, key="r", shards=(replace(shard, files=files),)))
+    run.mark_opened(PLAN)
+    return run
+
+
+@pytest.mark.parametrize("kept", ["locked", "sent", "held back"])
 def test_finish_backfill_force_kept(
     backfilled: Backfilled, monkeypatch: pytest.MonkeyPatch, said: list[str], kept: str
 ) -> None:
     """A window that stays keeps those after it that replace its files: no record is twice.
 
-    It stays if its store locks it, or if the window after it has other records.
+    It stays if its store locks it, if a republish still sends it, or if the window after it has
+    other records.
     """
     before, made, old = backfilled.read(), backfilled.made, set(backfilled.old)
     made.seal_window(f"{HOUR.key}_2", ROWS, backfilled.old, **backfilled.in_plan())
@@ -238,6 +249,8 @@ def test_finish_backfill_force_kept(
             return Locked(files=2 if folder.name == HOUR.key else 0)
 
         monkeypatch.setattr(backfill, "locked_in", locked_in)
+    elif kept == "sent":
+        begin_to_send(backfilled)
     else:
         monkeypatch.setattr(backfill, "held_back", lambda _, paths: old & paths)
 
@@ -249,7 +262,7 @@ def test_finish_backfill_force_kept(
         assert backfilled.read() == before
         assert all((made.root / path).is_file() for path in backfilled.old)
         assert {HOUR.key, plan.window.key} <= {w.key for w in made.archive.snapshot().sealed}
-    assert any(f"keeping window {HOUR.key}: " in line for line in said) is (kept == "locked")
+    assert any(f"keeping window {HOUR.key}: " in line for line in said) is (kept != "held back")
 
 
 @pytest.mark.parametrize("is_over", [False, True])
@@ -258,11 +271,7 @@ def test_finish_backfill_force_needed(
 ) -> None:
     """A window that an unfinished republish sends stays: without its files, that can't go on."""
     before, made = backfilled.read(), backfilled.made
-    [shard, *_] = PLAN.shards
-    files = tuple(replace(file, path=backfilled.old[0]) for file in shard.files)
-    run = RepublishRun(made.root, "r")
-    run.write_plan(replace(PLAN, key="r", shards=(replace(shard, files=files),)))
-    run.mark_opened(PLAN)
+    run = begin_to_send(backfilled)
     if is_over:
         run.abandon(NOON)
     plan = backfilled.plan()

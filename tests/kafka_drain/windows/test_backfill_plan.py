@@ -261,6 +261,20 @@ def test_plan_backfill_expired_before_late_record(backfilled: Backfilled, odd: i
         backfilled.plan()
 
 
+def test_plan_backfill_expired_before_file_of_topics(backfilled: Backfilled) -> None:
+    """Old records of another topic in the same file say nothing of the records that were lost."""
+    backfilled.first = 65
+    rows = dense(20, 65, FIRST_MS + 80 * MINUTE - 20) | dense(40, 41, FIRST_MS)
+    backfilled.made.topic_ids |= {"u": "id-u"}
+    backfilled.made.partition_by = []
+    [_] = backfilled.made.seal_window(
+        "repair_1", {P0: rows, TopicPartition("u", 0): dense(20, 120, FIRST_MS)}
+    )
+
+    with pytest.raises(DataLossError, match="no longer holds t:0:0-20, no file"):
+        backfilled.plan()
+
+
 def test_plan_backfill_expired_before_long_segment(backfilled: Backfilled) -> None:
     """Of a segment that goes on in the interval, the records right behind the lost ones count."""
     backfilled.first = 65

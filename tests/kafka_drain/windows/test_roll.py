@@ -530,6 +530,20 @@ def test_roll_made_again_names_earlier_life(archive: Archive) -> None:
     assert plan.starting_offsets == {P0: END, P1: END, G0: 0}
 
 
+def test_roll_made_again_keeps_earlier_window(archive: Archive) -> None:
+    """A repair's window of a topic's earlier life stays: no drain reads its records again."""
+    seal_rows(archive, "repair_1", {G0: range(7, 9)})
+    cluster = cluster_with(gone=Log(end=20))
+    cluster.topic_ids |= {"gone": "new-id"}
+    do(plan_roll(archive, cluster))
+
+    plan = plan_roll(archive, cluster)
+    do(plan)
+
+    assert (plan.starting_offsets[G0], plan.voided, plan.discards) == (0, [], False)
+    assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]
+
+
 def repaired_then_lost(archive: Archive) -> Generation:
     """Mend an unsealed batch by a window, and lose the checkpoint."""
     generation = archive.generation(2)
