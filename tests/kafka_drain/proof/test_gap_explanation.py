@@ -264,6 +264,20 @@ def test_explain_gaps_were_read(asked: Ranges) -> None:
     ]
 
 
+@pytest.mark.parametrize("reason", [GapReason.ABORTED, GapReason.OPEN], ids=str)
+def test_explain_gaps_uncommitted(reason: GapReason, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With read_uncommitted, any transaction's records are lost, so that a repair drains them.
+
+    Not where a batch's files hold all that Spark has read, be it read with read_committed.
+    """
+    gap = Gap(TP, R(0, 10), reason)
+    monkeypatch.setattr(gap_explanation, "classify_gaps", lambda cluster, missing: [gap])
+
+    found = explain({TP: [R(0, 10)]}, isolation_level="read_uncommitted", complete={TP: [R(6, 12)]})
+
+    assert found == [Gap(TP, R(0, 6), GapReason.LOST), Gap(TP, R(6, 10), reason)]
+
+
 @pytest.mark.parametrize("windows", [{}, {TP: [R(0, 9)]}])
 def test_explain_gaps_nothing_to_ask(windows: Ranges) -> None:
     """Where nothing is missing, or windows hold it, no cluster is asked, be it another one."""

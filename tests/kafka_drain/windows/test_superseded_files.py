@@ -132,6 +132,20 @@ def test_remove_superseded_closed_generations(case: Superseded) -> None:
     assert [manifest.is_dir() for manifest in manifests] == [False, False, True]
 
 
+def test_remove_superseded_open_generation(case: Superseded) -> None:
+    """The generation that drains continue keeps its place in Kafka, even if its files go."""
+    case.made.seal_window("compact_0002", {P0: dense(12, 14)}, [f.path for f in case.open])
+    generation = Path(str(case.made.root), "generations/0003")
+    kept = [generation / name for name in ("data/_spark_metadata/0", "checkpoint/offsets/0")]
+    for path in kept:
+        path.parent.mkdir(parents=True)
+        path.touch()
+
+    assert remove_superseded(case.made.archive)["removed_files"] == 5
+
+    assert all(path.is_file() for path in kept)
+
+
 def test_remove_superseded_in_store(
     case: Superseded, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:

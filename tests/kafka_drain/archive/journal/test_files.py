@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from upath import UPath
 
+from kafka_drain.archive.copies import read_copy
 from kafka_drain.archive.journal.entries import WHOLE_EVERY, Noted, Tip
 from kafka_drain.archive.journal.files import note_sealed, read_journal, start_journal_anew
 from kafka_drain.errors import ManifestInvalidError
@@ -106,9 +107,14 @@ def note_until(folder: str, number: int, change: int) -> None:
 
 @pytest.mark.parametrize("entries", [0, 1, 15, 16])
 def test_note_sealed_killed(entries: int, tmp_path: Path) -> None:
-    """Killed before any change of the file system, the journal is sound, and the next run notes."""
+    """Killed before any change of the file system, the journal is sound, and the next run notes.
+
+    Whatever the journal names has a copy to restore it from, even then.
+    """
     before = tmp_path / "before"
-    before.mkdir()
+    named = f"windows/{entries}/receipt.json"
+    (before / named).parent.mkdir(parents=True)
+    (before / named).write_text("sealed")
     for number in range(entries):
         note_sealed(root_of(before), window(number))
     change, code = 0, -9
@@ -118,7 +124,10 @@ def test_note_sealed_killed(entries: int, tmp_path: Path) -> None:
         shutil.copytree(before, copy)
         code = run_forked(note_until, str(copy), entries, change)
 
-        assert read_journal(root_of(copy)).problems == ()
+        journal = read_journal(root_of(copy))
+        assert journal.problems == ()
+        if named in journal.noted.documents:
+            assert read_copy(root_of(copy), named) == b"sealed"
         note_sealed(root_of(copy), window(entries))
         journal = read_journal(root_of(copy))
         assert journal.problems == ()

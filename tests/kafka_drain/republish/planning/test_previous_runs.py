@@ -432,3 +432,17 @@ def test_refuse_repeated_of_long_mirror(
     else:
         with pytest.raises(ConfigError, match=rf"run {name}.000001 has sent"):
             refuse_repeated(root, plan_of("now", 10, 20))
+
+
+def test_refuse_repeated_of_mirror_extended(tmp_path: Path) -> None:
+    """What a mirror sends to a topic that it was given since its last receipt isn't sent twice."""
+    root, name = UPath(tmp_path), follower_key("mirror")
+    bound: BindingJson = {"cluster_id": "c", "topics": {"elsewhere": "elsewhere-id"}}
+    through = {"generations": {}, "windows": [], "bound": bound}
+    RepublishRun(root, f"{name}.000001").write_receipt(
+        receipt_of(key=f"{name}.000001", sent=[], through=through)
+    )
+    note(root, plan_of(f"{name}.000002", 10, 20), is_done=False)
+
+    with pytest.raises(ConfigError, match=rf"run {name}\.000002 started to send records of a-0"):
+        refuse_repeated(root, plan_of("now", 10, 20))

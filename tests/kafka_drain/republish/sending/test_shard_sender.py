@@ -33,6 +33,7 @@ from kafka_drain.republish.sending.producer import ProducerLost
 from kafka_drain.republish.sending.progress_store import ShardProgress
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.schemas.schema_ids import SchemaIds
+from tests.kafka_drain.made_archive import NOW
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 UNAVAILABLE = KafkaUnavailableError("no answer")
@@ -445,40 +446,36 @@ def test_source_replaces_schema_ids(monkeypatch: pytest.MonkeyPatch) -> None:
         source.take(5, 1_000)
 
 
-def test_send_larger_than_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value that a producer's queue can't hold gets a producer with a larger one, once."""
-    sizes = [10, (64 << 20) + 1, 10]
+@pytest.mark.parametrize("place", range(3))
+def test_send_larger_than_queue(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    """A value that a producer's queue can't hold gets a producer with a larger one, once.
+
+    Wherever it is, each record arrives, once and in order.
+    """
+    queue = 64
+    sizes = [10, 20, 30]
+    sizes[place] = (queue << 10) + 1
+    value = bytes(max(sizes))
     progress = [ShardProgress(0, 0, "p")]
     made: list[int] = []
     aborted: list[bool] = []
-    value = bytes(max(sizes))
+    committed: list[int] = []
 
-    class Source:
-        shard, next_offset = PLAN.shards[1], 0
-
-        def __init__(self, _: Any) -> None:
-            self.at = 0
-
-        def go_to(self, progress: ShardProgress) -> None:
-            self.at = progress.records
-
-        def take(self, *_: Any) -> Any:
-            if self.at == len(sizes):
-                return None
-            self.at += 1
-            return (SimpleNamespace(num_rows=1, at=self.at - 1), sizes[self.at - 1])
-
-        def queued(self, *_: Any) -> None: ...
-
-        def forget(self) -> None: ...
+    def read_shard(_: str, __: Any, offset: int) -> Iterator[pa.RecordBatch]:
+        for at, size in enumerate(sizes):
+            if at >= offset:
+                row = {"value": value[:size], "offset": at, "timestamp": NOW}
+                yield pa.RecordBatch.from_pylist([row], schema=SCHEMA)
 
     class Producer:
         def __init__(self, kbytes: int) -> None:
             self.most, self.polls = kbytes << 10, 0
+            self.queued: list[int] = []
 
         def produce(self, _: str, value: bytes, *more: Any) -> None:
             if len(value) > self.most:
                 raise BufferError("Local: Queue full")
+            self.queued.append(len(value))
 
         def poll(self, _: float) -> None:
             self.polls += 1
@@ -490,30 +487,32 @@ def test_send_larger_than_queue(monkeypatch: pytest.MonkeyPatch) -> None:
             aborted.append(True)
 
         def send_offsets_to_transaction(self, offsets: Any, *_: Any) -> None:
-            self.records = json.loads(offsets[0].metadata)["records"]
+            records = json.loads(offsets[0].metadata)["records"]
+            self.following = ShardProgress(offsets[0].offset, records, "p")
 
         def commit_transaction(self, _: float) -> None:
-            progress.append(ShardProgress(0, self.records, "p"))
+            progress.append(self.following)
+            committed.extend(self.queued)
 
         def __len__(self) -> int:
             return 0
 
     def fenced_producer(*_: Any, **settings: Any) -> Producer:
-        made.append(settings.get("queue.buffering.max.kbytes", 64 << 10))
+        made.append(settings.get(sending.QUEUE, queue))
+        assert len(made) < 10, "sends for ever"
         return Producer(made[-1])
 
-    monkeypatch.setattr(sending, "_Source", Source)
+    monkeypatch.setitem(producing.SETTINGS, sending.QUEUE, queue)
+    monkeypatch.setattr(sending, "read_shard", read_shard)
     monkeypatch.setattr(sending, "fenced_producer", fenced_producer)
     monkeypatch.setattr(sending, "read_progress", lambda *_: progress[-1])
-    monkeypatch.setattr(sending, "offset_of_nul", lambda _: None)
-    monkeypatch.setattr(
-        sending, "rows_of", lambda batch: [(None, value[: sizes[batch.at]], None, 1, batch.at)]
-    )
-    shard = replace(PLAN.shards[1], files=(replace(PLAN.shards[1].files[0], records=3),))
+    file = replace(PLAN.shards[1].files[0], first=0, last=2, records=3)
+    shard = replace(PLAN.shards[1], files=(file,))
 
     sent = sending.send_shard(job(shards=(shard,)))
 
     assert sent == 3
-    assert progress[-1].records == 3
+    assert progress[-1] == ShardProgress(3, 3, "p")
+    assert committed == sizes
     assert aborted == [True]
-    assert [kbytes > 128 << 10 for kbytes in made] == [False, True]
+    assert [kbytes > 2 * queue for kbytes in made] == [False, True]
