@@ -13,7 +13,13 @@ from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError, StoreUnavailableError
-from kafka_drain.storage.json_files import create_text, read_document, write_document, write_text
+from kafka_drain.storage.json_files import (
+    clear_unfinished,
+    create_text,
+    read_document,
+    write_document,
+    write_text,
+)
 
 
 def test_write_document_round_trip(tmp_path: Path) -> None:
@@ -83,6 +89,25 @@ def test_write_text_object_store() -> None:
 
     assert path.read_text() == "text"
     assert [path] == list(path.parent.iterdir())
+
+
+def test_clear_unfinished_other_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kill left of a document is removed; another command's write beside it succeeds."""
+    left = f".a.json.{'0' * 32}.tmp"
+    (tmp_path / left).write_text("half")
+    replace = os.replace
+
+    def replace_late(source: str, target: str) -> None:
+        clear_unfinished(UPath(tmp_path / "a.json"))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_late)
+    for name in ("b.json", "a.json.json", "x.a.json"):
+        write_text(UPath(tmp_path / name), name)
+
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        name: name for name in ("b.json", "a.json.json", "x.a.json")
+    }
 
 
 @pytest.mark.parametrize(
