@@ -1,15 +1,17 @@
-"""A witness that is a file."""
+"""A witness that is a file, or a topic."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafka_drain.errors import ConfigError, EvidenceError
+from kafka_drain.errors import ConfigError, DeliveryError, EvidenceError
 from kafka_drain.evidence.witness import WitnessFile, WitnessTopic, open_witness
-from tests.kafka_drain.fake_cluster import FakeCluster
+from kafka_drain.offsets import TopicPartition
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
 
 def test_witness_file(tmp_path: Path) -> None:
@@ -55,6 +57,25 @@ def test_witness_file_unusable(tmp_path: Path) -> None:
         WitnessFile(tmp_path / "none" / "w.jsonl").append(lambda lines: b"x\n")
     with pytest.raises(EvidenceError, match="can't be read"):
         WitnessFile(tmp_path).lines()
+
+
+def test_witness_topic_no_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of which Kafka says nothing, neither taken nor refused, isn't said to be written."""
+
+    class Producer:
+        def __init__(self, settings: dict[str, Any]) -> None: ...
+
+        def produce(self, *_: Any, **more: Any) -> None: ...
+
+        def flush(self, _: float) -> int:
+            return 1
+
+    monkeypatch.setattr("confluent_kafka.Producer", Producer)
+    cluster = FakeCluster({TopicPartition("w", 0): Log()})
+    witness = WitnessTopic(cluster, "w")  # type: ignore[arg-type]
+
+    with pytest.raises(DeliveryError, match="line of witness kafka:w: no response"):
+        witness.append(lambda lines: b"first\n")
 
 
 def test_open_witness() -> None:

@@ -147,6 +147,23 @@ def test_records_audit(
     assert "secret" not in caplog.text
 
 
+def test_records_audit_damaged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who searched is logged even if a damaged file ends the search: records were read by then."""
+    made = MadeArchive(tmp_path / "a", {"a": "id"})
+    made.seal({A0: dense(0, 5)})
+    [file] = made.seal({A0: dense(5, 10)}, headers=[{"key": "a-name", "value": b""}])
+    made.open_generation()
+    path = Path(str(made.root / file.path))
+    path.write_bytes(path.read_bytes().replace(b"a-name", b"\xff-name", 1))
+    with caplog.at_level("INFO"):
+        page = page_of(Place(str(made.root), name="a"), "/a", "", {"partition": ["0"]}, "alice")
+
+    assert path.name in page
+    assert page.count('data-label="record"') == 0
+    [line] = [r.getMessage() for r in caplog.records if r.name == "kafka_drain.audit"]
+    assert line == f"alice searches the records of {made.root} by partition"
+
+
 def test_records_busy(scene: tuple[Path, dict[str, dict[str, str]]]) -> None:
     """A server runs a few searches at once; the others are told, and none is waited for."""
     folder, _ = scene
