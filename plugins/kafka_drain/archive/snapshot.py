@@ -599,7 +599,10 @@ class Snapshot:
         document only.
         """
         newest = self.open_generation
-        return self.topic_ids(newest) if newest else dict(self.document.topics)
+        # The checks of what is sealed tell of a damaged one.
+        with suppress(ArchiveError):
+            return self.topic_ids(newest) if newest else dict(self.document.topics)
+        return dict(self.document.topics)
 
     def topic_incarnations(self) -> dict[tuple[str, str], int]:
         """Return the first generation of each topic incarnation, by topic name and id.
