@@ -99,8 +99,8 @@ MISTAKES = (
     Mistake(
         "a drain after a killed roll doesn't know the new incarnation",
         "kafka_drain.drain.preflight:preflight",
-        "snapshot.topic_ids(newest) if newest else snapshot.document.topics",
-        "snapshot.document.topics",
+        "known = snapshot.topics_now",
+        "known = snapshot.document.topics",
     ),
     Mistake(
         "a suspended drain doesn't see that its generation was closed",
