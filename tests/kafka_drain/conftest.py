@@ -1,13 +1,18 @@
-"""Archives that tests of several modules start from, each made once and copied."""
+"""What tests of several modules start from: archives, each made once and copied; master keys."""
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.encryption import data_keys
+from kafka_drain.encryption.kms import FILE_VARIABLE
 from tests.kafka_drain.archives import make_sealed
 from tests.kafka_drain.golden import sealed_copy
 
@@ -36,3 +41,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copy(made: Path, tmp_path: Path) -> Path:
     """A copy of it."""
     return shutil.copytree(made, tmp_path / "archive")
+
+
+@pytest.fixture
+def masters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the named master keys, and no others."""
+    path = tmp_path / "keys.json"
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+
+    def write(*names: str) -> None:
+        path.touch(mode=0o600)
+        path.write_text(json.dumps({name: base64.b64encode(bytes(32)).decode() for name in names}))
+        data_keys._data_key.cache_clear()
+
+    return write

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from kafka_drain.archive.format import SealedDocument
-from kafka_drain.config.verbs import Approvable
+from kafka_drain.config.verbs import MOST_HOURS, Approvable
 from kafka_drain.errors import ConfigError, PlanChangedError
 from kafka_drain.intervals import in_utc
 
@@ -161,8 +161,10 @@ def lifetime(hours: float) -> timedelta:
     Raises:
         ConfigError: When it isn't positive, or longer than 30 days.
     """
-    if not 0 < hours <= 720:
-        raise ConfigError(f"a plan can't be started within {hours:g} hours; accepted: up to 720")
+    if not 0 < hours <= MOST_HOURS:
+        raise ConfigError(
+            f"a plan can't be started within {hours:g} hours; accepted: up to {MOST_HOURS}"
+        )
     return timedelta(hours=hours)
 
 

@@ -6,3 +6,6 @@ from typing import Literal, get_args
 
 Approvable = Literal["republish", "reprocess", "maintain", "erase"]
 APPROVABLE: tuple[Approvable, ...] = get_args(Approvable)
+
+#: Hours within which a plan may be started, at most.
+MOST_HOURS = 720

@@ -125,7 +125,7 @@ class DrainJob(SparkJob):
             _confirm_topics(self, max(note["batch"] for note in notes))
         else:
             # A driver that nobody follows any more may have read what this one only committed.
-            snapshot = Archive(self.plan.archive.root).snapshot()
+            snapshot = self.plan.archive.snapshot()
             newest = snapshot.open_generation
             if newest is not None and newest.number == self.generation.number:
                 _confirm_listed(self, read_state(snapshot, newest).manifest.last_batch)

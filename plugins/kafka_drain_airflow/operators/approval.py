@@ -10,14 +10,11 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from kafka_drain.config.checks import refuse
 from kafka_drain.config.places import calling_line
-from kafka_drain.config.verbs import APPROVABLE
+from kafka_drain.config.verbs import APPROVABLE, MOST_HOURS
 from kafka_drain.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
-
-#: Hours within which a plan may be started, at most; `frozen_plan.lifetime` refuses more.
-MOST_HOURS = 720
 
 #: XCom of a task that asks: id of the plan that it shows.
 ASKED_KEY = "plan_id"

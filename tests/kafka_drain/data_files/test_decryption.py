@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +19,7 @@ from kafka_drain.data_files.reader import bytes_to_read, index_sha256, read_offs
 from kafka_drain.data_files.records import SCHEMA, RowBounds
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import data_key
-from kafka_drain.encryption.kms import FILE_VARIABLE, encrypt_locally
+from kafka_drain.encryption.kms import encrypt_locally
 from kafka_drain.errors import DataFileError, KeyUnavailableError, MachineError
 from kafka_drain.findings import Finding
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -63,20 +61,6 @@ class Client(pe.KmsClient):  # type: ignore[misc]
     def unwrap_key(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
         """Never called."""
         raise NotImplementedError
-
-
-@pytest.fixture
-def masters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have the named master keys, and no others."""
-    path = tmp_path / "keys.json"
-    monkeypatch.setenv(FILE_VARIABLE, str(path))
-
-    def write(*names: str) -> None:
-        path.touch(mode=0o600)
-        path.write_text(json.dumps({name: base64.b64encode(bytes(32)).decode() for name in names}))
-        data_keys._data_key.cache_clear()
-
-    return write
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +15,7 @@ from kafka_drain.archive.keys import keys_for_writing, plan_rewrap
 from kafka_drain.config.encryption import Encryption
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import FOLDER, data_key
-from kafka_drain.encryption.kms import FILE_VARIABLE, encrypt_locally
+from kafka_drain.encryption.kms import encrypt_locally
 from kafka_drain.findings import Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
@@ -25,20 +23,6 @@ from tests.kafka_drain.made_archive import MadeArchive, dense
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 HIDDEN = ["key", "value", "headers.list.element.key", "headers.list.element.value"]
-
-
-@pytest.fixture
-def have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have the named master keys, and no others."""
-    path = tmp_path / "keys.json"
-    monkeypatch.setenv(FILE_VARIABLE, str(path))
-
-    def write(*names: str) -> None:
-        path.touch(mode=0o600)
-        path.write_text(json.dumps({name: base64.b64encode(bytes(32)).decode() for name in names}))
-        data_keys._data_key.cache_clear()
-
-    return write
 
 
 @pytest.fixture
@@ -93,11 +77,11 @@ def made(tmp_path: Path) -> MadeArchive:
 def test_validate_locked_beside_compacted(
     is_proven: bool,
     made: MadeArchive,
-    have: Callable[..., None],
+    masters: Callable[..., None],
     encrypting: Callable[[MadeArchive, str], None],
 ) -> None:
     """Files that a compaction has left, of a master key that is gone, next to rewritten ones."""
-    have("old", "new")
+    masters("old", "new")
     encrypting(made, "old")
     sealed = "00000000000000aa" if is_proven else None
     small, _ = made.seal({P0: dense(0, 3), P1: dense(0, 9)}, fingerprint=sealed)
@@ -109,7 +93,7 @@ def test_validate_locked_beside_compacted(
     report = validate_archive(made.archive, None, deep=True)
     assert report.complete, report.findings
 
-    have("new")
+    masters("new")
     report = validate_archive(made.archive, None, deep=True)
 
     found = [f.where for f in report.findings if f.reason is Reason.KEY_UNAVAILABLE]
@@ -118,10 +102,10 @@ def test_validate_locked_beside_compacted(
 
 
 def test_validate_locked_window_without_keys(
-    made: MadeArchive, have: Callable[..., None], encrypting: Callable[[MadeArchive, str], None]
+    made: MadeArchive, masters: Callable[..., None], encrypting: Callable[[MadeArchive, str], None]
 ) -> None:
     """The folder of data keys is lost: a window of unknown content is named, too."""
-    have("old")
+    masters("old")
     encrypting(made, "old")
     made.seal_window("backfill_1", {P0: dense(0, 3), P1: dense(0, 9)}, is_known=False)
     shutil.rmtree(str(made.root / FOLDER))
@@ -136,12 +120,12 @@ def test_validate_locked_window_without_keys(
 
 def test_validate_beside_rewrap(
     made: MadeArchive,
-    have: Callable[..., None],
+    masters: Callable[..., None],
     encrypting: Callable[[MadeArchive, str], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A rewrap replaces a data key while a validation looks for it: nothing is missing."""
-    have("old", "new")
+    masters("old", "new")
     encrypting(made, "old")
     made.seal_window("backfill_1", {P0: dense(0, 3)})
     list_keys = data_keys.list_keys
