@@ -188,9 +188,16 @@ def plan_translation(
             noted: the group may have read on since.
 
     Raises:
-        ConfigError: When the group has no offset for any topic that the run read.
+        ConfigError: When the run sent no record, or the group has no offset for any topic that it
+            read.
     """
     sources = offset_map.sources()
+    if not sources:
+        raise ConfigError(
+            f"run {offset_map.run} sent no record, so there is no offset in its target that group "
+            f"{group} could go on at. Translate with a run that sent records, or start the group "
+            "with auto.offset.reset=earliest. Nothing was changed"
+        )
     known = {tp.topic for tp in sources}
     usable = {tp: at for tp, at in sorted(committed.items()) if tp.topic in known}
     if not usable:

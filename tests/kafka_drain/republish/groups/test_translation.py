@@ -340,6 +340,13 @@ def test_plan_nothing_committed(committed: dict[TopicPartition, int], seen: str)
         plan(ONE, committed)
 
 
+def test_plan_of_run_without_records() -> None:
+    """The message doesn't name an empty list of partitions, and says how the group starts."""
+    said = r"run run-1 sent no record.*auto\.offset\.reset=earliest"
+    with pytest.raises(ConfigError, match=said):
+        plan(mapped(), {A0: 3})
+
+
 def test_plan_last_life() -> None:
     """Of a topic that was made again, the last life's records decide what is exact."""
     earlier = PartitionMap(A0, "old", T0, (Block(0, 99, 0, 99, 99),))
