@@ -94,6 +94,14 @@ def overlapping(merged: Sequence[OffsetRange], wanted: OffsetRange) -> Sequence[
     return merged[first:last]
 
 
+def within(merged: Sequence[OffsetRange], span: OffsetRange) -> list[OffsetRange]:
+    """Return the parts of sorted disjoint ranges that lie within a span."""
+    return [
+        OffsetRange(max(r.start, span.start), min(r.end, span.end))
+        for r in overlapping(merged, span)
+    ]
+
+
 def ranges_between(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> Iterator[tuple[TopicPartition, OffsetRange]]:

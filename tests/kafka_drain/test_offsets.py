@@ -19,6 +19,7 @@ from kafka_drain.offsets import (
     ranges_between,
     subtract,
     to_spark_json,
+    within,
     without,
 )
 
@@ -156,6 +157,15 @@ def test_overlapping_property(ranges: list[OffsetRange], wanted: OffsetRange) ->
 def test_overlapping_empty_range(at: int) -> None:
     """A range without offsets shares none, wherever it lies."""
     assert list(overlapping([R(0, 10)], R(at, at))) == []
+
+
+@given(some_ranges, filled_range)
+def test_within_property(ranges: list[OffsetRange], span: OffsetRange) -> None:
+    """Of each range, the offsets that the span has too are left, and no empty range."""
+    left = within(merge(ranges), span)
+
+    assert offsets_of(left) == offsets_of(ranges) & offsets_of([span])
+    assert left == merge(left)
 
 
 # ranges_between

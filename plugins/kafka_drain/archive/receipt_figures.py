@@ -19,7 +19,7 @@ from kafka_drain.archive.receipts import (
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.errors import ConfigError
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract, within
 
 #: How figures of a partition follow from those of its files.
 _BOUNDS: Mapping[str, Callable[..., int | None]] = {
@@ -85,12 +85,8 @@ def _of_partition(tp: TopicPartition, parts: Sequence[SealedPartition], held: in
         # Records of a file that reaches into two rows may count for both.
         return
     for part in parts:
-        gaps = [
-            piece
-            for ranges in part.gaps.values()
-            for each in ranges
-            if (piece := _within(each, part.range)) is not None
-        ]
+        own = (each for ranges in part.gaps.values() for each in ranges)
+        gaps = [piece for each in own for piece in within([each], part.range)]
         missing = count(gaps)
         if count(merge(gaps)) != missing:
             yield f"gives two reasons for one offset of {tp}"
@@ -125,11 +121,6 @@ def _of_window(receipt: Receipt) -> Iterator[str]:
         yield "has another total of files than its own"
 
 
-def _within(each: OffsetRange, whole: OffsetRange) -> OffsetRange | None:
-    start, end = max(each.start, whole.start), min(each.end, whole.end)
-    return OffsetRange(start, end) if start < end else None
-
-
 def _of_files(
     receipt: Receipt, parts: Mapping[TopicPartition, Sequence[SealedPartition]]
 ) -> Iterator[str]:
@@ -156,7 +147,7 @@ def _of_files(
             for at in (content.first, content.last):
                 if subtract(OffsetRange(at, at + 1), drained.get(content.tp, [])):
                     yield f"has {here}, which it didn't drain"
-                elif overlapping(gaps[content.tp], OffsetRange(at, at + 1)):
+                elif within(gaps[content.tp], OffsetRange(at, at + 1)):
                     yield f"has {here}, and no record of {at:,}"
 
 

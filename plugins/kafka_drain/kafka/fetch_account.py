@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract, within
 
 #: Settings that a consumer needs beside its `logger`.
 SETTINGS = {
@@ -65,24 +65,17 @@ def markers_of(
     known: list[OffsetRange] = []
     unclear: list[OffsetRange] = []
     for response in responses:
-        inside = _within(quiet, response.span)
+        inside = within(quiet, response.span)
         if response.messages == len(response.span):
             known += inside
         elif response.messages == response.markers == 1:
             # Nothing but a marker, which is then what the response ends with.
-            known += _within(quiet, OffsetRange(response.span.end - 1, response.span.end))
+            known += within(quiet, OffsetRange(response.span.end - 1, response.span.end))
         else:
             unclear += inside
     known = merge(known)
     rest = (part for r in merge(unclear) for part in subtract(r, overlapping(known, r)))
     return known, list(rest)
-
-
-def _within(quiet: Sequence[OffsetRange], span: OffsetRange) -> list[OffsetRange]:
-    return [
-        OffsetRange(max(r.start, span.start), min(r.end, span.end))
-        for r in overlapping(quiet, span)
-    ]
 
 
 class FetchAccount(logging.Handler):

@@ -28,7 +28,7 @@ from kafka_drain.data_files.records import TimestampError
 from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.errors import DataFileError, KeyUnavailableError, ManifestInvalidError
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import NO_END, OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.offsets import NO_END, OffsetRange, TopicPartition, merge, subtract, within
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.committed_file import read_file
 from kafka_drain.proof.content_checks import Tally, content_of, together
@@ -36,6 +36,7 @@ from kafka_drain.proof.fingerprints import is_noted
 from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
 from kafka_drain.proof.replacement import Replacement, ReplacementMatch, judge_lost, rest_of
 from kafka_drain.proof.sealed_files import damage_of
+from kafka_drain.proof.window_contents import overlaps
 from kafka_drain.storage.paths import quoted
 
 #: Number of runs of differing blocks whose bounds are looked for record by record.
@@ -306,7 +307,7 @@ class _Comparison:
         found: dict[TopicPartition, HashBlocks] = {tp: HashBlocks(size) for tp in wanted}
         offsets = {tp: Offsets(ranges) for tp, ranges in wanted.items()}
         for file in self._receipt.files:
-            if not _overlaps(file, wanted):
+            if not overlaps(file, wanted):
                 continue
             part = self._hashed(file.path, self._format, size, offsets.get, headers=headers)
             for tp, more in part.items():
@@ -344,13 +345,13 @@ class _Comparison:
         """Return each run of differing blocks from its first to its last differing offset."""
         edges = {tp: merge(_edges(ranges[:NARROWED])) for tp, ranges in runs.items()}
         wanted = {
-            tp: [part for r in held[tp].offsets for part in _within(r, ranges)]
+            tp: [part for r in held[tp].offsets for part in within(ranges, r)]
             for tp, ranges in edges.items()
         }
         offsets = {tp: Offsets(ranges) for tp, ranges in wanted.items()}
         before = {tp: HashBlocks(1) for tp in wanted}
         for segment, file in intact:
-            if not _overlaps(file, wanted):
+            if not overlaps(file, wanted):
                 continue
             found = self._hashed(file.path, segment.file_format, 1, offsets.get, headers=headers)
             for tp, more in found.items():
@@ -371,24 +372,22 @@ class _Comparison:
             is_same = _is_same_topic(self._receipt, segment)
             others = self._others(segment, gone) if is_same else None
             whole = _offsets_of(segment, gone, others or ())
-            within = {
-                tp: [part for r in ranges for part in _within(r, self._window.get(tp, ()))]
+            own = {
+                tp: [part for r in ranges for part in within(self._window.get(tp, ()), r)]
                 for tp, ranges in whole.items()
             }
-            within = {tp: ranges for tp, ranges in within.items() if ranges}
+            own = {tp: ranges for tp, ranges in own.items() if ranges}
             sealed = None
-            if others is not None and within == whole and not self._are_erased(whole):
+            if others is not None and own == whole and not self._are_erased(whole):
                 records = Tally(_records_of(segment.receipt), segment.receipt.fingerprint)
                 sealed = rest_of(records, (content_of([other]) for other in others))
-            known.append((sealed, within))
+            known.append((sealed, own))
         found = self._sums([ranges for _, ranges in known])
         for (sealed, ranges), each in zip(known, found, strict=True):
             yield judge_lost(sealed, each.taken()), ranges
 
     def _are_erased(self, ranges: Ranges) -> bool:
-        return any(
-            overlapping(self._erased.get(tp, ()), r) for tp, rs in ranges.items() for r in rs
-        )
+        return any(within(self._erased.get(tp, ()), r) for tp, rs in ranges.items() for r in rs)
 
     def _others(self, segment: _Segment, gone: set[str]) -> list[CommittedFile] | None:
         """Read the other files of a segment; None if one has changed since it was sealed."""
@@ -459,19 +458,12 @@ def _offsets_of(
         tp: [
             rest
             for span in merge(ranges)
-            for part in _within(span, merge(covered.get(tp, [])))
+            for part in within(merge(covered.get(tp, [])), span)
             for rest in subtract(part, elsewhere.get(tp, []))
         ]
         for tp, ranges in spans.items()
     }
     return {tp: ranges for tp, ranges in found.items() if ranges}
-
-
-def _overlaps(file: SealedFile, wanted: Ranges) -> bool:
-    return any(
-        overlapping(wanted.get(content.tp, ()), OffsetRange(content.first, content.last + 1))
-        for content in file.contents
-    )
 
 
 def _edges(runs: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
@@ -481,22 +473,17 @@ def _edges(runs: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
         yield OffsetRange(run.end - BLOCK, run.end)
 
 
-def _within(r: OffsetRange, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
-    for other in overlapping(ranges, r):
-        yield OffsetRange(max(r.start, other.start), min(r.end, other.end))
-
-
 def _bounds(
     run: OffsetRange, exact: Sequence[OffsetRange], held: HashBlocks
 ) -> Iterator[OffsetRange]:
     """Yield the differing offsets of a run: exactly, if they are few; otherwise its bounds."""
-    inside = list(_within(run, merge(exact)))
+    inside = within(merge(exact), run)
     if len(run) <= 2 * BLOCK and 0 < len(inside) <= FEW:
         yield from inside
     elif inside:
         yield OffsetRange(inside[0].start, inside[-1].end)
     else:
-        yield from (part for r in held.offsets for part in _within(r, [run]))
+        yield from (part for r in held.offsets for part in within([run], r))
 
 
 def _merged(

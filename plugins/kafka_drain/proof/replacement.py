@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import DataLossError
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract, within
 from kafka_drain.proof.content_checks import Reread, Tally
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
@@ -124,11 +124,7 @@ def judge_removed(
         bounds.setdefault(tp, []).append(r)
     whole = {tp: merge(ranges) for tp, ranges in bounds.items()}
     changed = {
-        tp: [
-            OffsetRange(max(r.start, span.start), min(r.end, span.end))
-            for span in whole.get(tp, ())
-            for r in overlapping(merge(ranges), span)
-        ]
+        tp: [each for span in whole.get(tp, ()) for each in within(merge(ranges), span)]
         for tp, ranges in reread.changed.items()
     }
     # Which records Kafka no longer has, a comparison doesn't tell.

@@ -14,7 +14,7 @@ from kafka_drain.data_files.reader import as_client_reads, read_columns, read_re
 from kafka_drain.data_files.records import RowBounds
 from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, within
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
@@ -115,11 +115,7 @@ class _Comparison:
     ) -> list[OffsetRange]:
         """Return the differing blocks from the first differing offset on."""
         first = blocks[0]
-        near = [
-            OffsetRange(max(r.start, first.start), min(r.end, first.end))
-            for r in overlapping(held, first)
-        ]
-        seen = self.in_kafka(tp, near, 1)
+        seen = self.in_kafka(tp, within(held, first), 1)
         part = RowBounds(tp.partition, first.start, first.end)
         differing = seen.differing(self.in_files({tp: seen.offsets}, 1, part)[tp])
         # Kafka may have compacted the record in the meantime.

@@ -208,6 +208,25 @@ def compare_tails(
     )
 
 
+def logs_cut_short(
+    read: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, str]:
+    """Return what shows that logs end before what was read of them.
+
+    Below its end, such a log may have other records than those that were read. That shows even if
+    the files are gone, and nothing is left to compare.
+
+    Args:
+        read: Up to which offset each partition was read.
+        end: The high watermark of those that Kafka still has.
+    """
+    return {
+        tp: f"Kafka's log ends at {end[tp]}, and was read up to {at}"
+        for tp, at in read.items()
+        if end.get(tp, at) < at
+    }
+
+
 def is_of_another_log(
     sealed: Comparison,
     unsealed: Comparison,

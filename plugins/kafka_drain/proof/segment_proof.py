@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.gaps import Gap
-from kafka_drain.offsets import OffsetRange, overlapping
+from kafka_drain.offsets import OffsetRange, within
 from kafka_drain.proof.offset_checks import Segment
 
 
@@ -87,6 +87,5 @@ def cut_gaps(gaps: Iterable[Gap], part: Segment) -> Iterator[Gap]:
     """Yield the parts of gaps that lie within a segment."""
     for gap in gaps:
         span = part.ranges.get(gap.tp)
-        if span is not None and overlapping([gap.range], span):
-            start, end = max(gap.range.start, span.start), min(gap.range.end, span.end)
-            yield replace(gap, range=OffsetRange(start, end))
+        for piece in within([gap.range], span) if span is not None else ():
+            yield replace(gap, range=piece)

@@ -80,7 +80,13 @@ from kafka_drain.proof.open_generation import (
 )
 from kafka_drain.proof.prove import Blockers, Evidence, Proof, prove
 from kafka_drain.proof.report import Report
-from kafka_drain.proof.rewritten_log import NAMED, Comparison, is_of_another_log, newest_records
+from kafka_drain.proof.rewritten_log import (
+    NAMED,
+    Comparison,
+    is_of_another_log,
+    logs_cut_short,
+    newest_records,
+)
 from kafka_drain.proof.sealed_files import Deep, check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.segment_proof import provable
@@ -499,7 +505,7 @@ def _compare_logs(
     unsealed = newest_records(file for each in proven for file in each.files)
     return _Logs(
         tails,
-        _compare(validation, validation.cluster, tails, bounds, compare_sealed),
+        _compare(validation, validation.cluster, tails, bounds, compare_sealed, found.state.cursor),
         _compare(
             validation,
             validation.cluster,
@@ -517,20 +523,22 @@ def _compare(
     tails: Mapping[TopicPartition, SealedTail],
     bounds: Mapping[TopicPartition, KafkaBounds],
     compare: Callable[..., Comparison],
+    read: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> Comparison:
     first = {tp: each.earliest for tp, each in bounds.items()}
     end = {tp: each.high_watermark for tp, each in bounds.items()}
     compared = compare(validation.snapshot, cluster, tails, first, end)
-    for number, (tp, why) in enumerate(sorted(compared.rewritten.items())):
+    rewritten = {**logs_cut_short(read, end), **compared.rewritten}
+    for number, (tp, why) in enumerate(sorted(rewritten.items())):
         begins = ""
         if number < NAMED:
-            at = first_difference(validation.snapshot, cluster, tp, tails.get(tp), compared)
+            at = first_difference(validation.snapshot, cluster, tp, tails.get(tp), compared, end)
             begins = f" {at}"
         finding = Finding(Reason.LOG_REWRITTEN, tp, f"rewritten{begins}: {why}")
         validation.report.findings.append(finding)
     for line in compared.not_compared():
         say(f"validate: {line}")
-    return compared
+    return replace(compared, rewritten=rewritten)
 
 
 def _evidence(

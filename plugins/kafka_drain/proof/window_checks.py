@@ -20,7 +20,7 @@ from kafka_drain.encryption.data_keys import list_keys
 from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, without
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, within, without
 from kafka_drain.proof.sealed_files import Deep, check_records, damage_of, lost_ranges
 from kafka_drain.proof.sealing import Identity
 
@@ -341,10 +341,8 @@ def _erased_in(
             continue
         for content in contents:
             for r in content.ranges:
-                held.setdefault(content.tp, []).extend(
-                    OffsetRange(max(r.start, each.start), min(r.end, each.end))
-                    for each in overlapping(erased.get(content.tp, ()), r)
-                )
+                found = within(erased.get(content.tp, ()), r)
+                held.setdefault(content.tp, []).extend(found)
     return {tp: merge(ranges) for tp, ranges in held.items() if ranges}
 
 

@@ -14,7 +14,7 @@ from kafka_drain.archive.snapshot import SnapshotWindow
 from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
 from kafka_drain.data_files.records import TimestampError
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, within
 from kafka_drain.proof.content_checks import Tally, together
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
@@ -38,12 +38,13 @@ def content_of_windows(
     left_out, found = frozenset(replaced), [Tally(0, f"{0:016x}", {})]
     for window in windows:
         for file in window.receipt.files:
-            if file.path not in left_out and _overlaps(file, ranges):
+            if file.path not in left_out and overlaps(file, ranges):
                 found.append(_content_of_file(root, file.path, window.plan.format, ranges))
     return together(found)
 
 
-def _overlaps(file: SealedFile, ranges: Ranges) -> bool:
+def overlaps(file: SealedFile, ranges: Ranges) -> bool:
+    """Return whether a file reaches into sorted disjoint ranges of its partitions."""
     return any(
         overlapping(ranges.get(content.tp, ()), OffsetRange(content.first, content.last + 1))
         for content in file.contents
@@ -87,9 +88,4 @@ def _holds(ranges: Sequence[OffsetRange], offset: int) -> bool:
 
 
 def _common(some: Iterable[OffsetRange], others: Sequence[OffsetRange]) -> list[OffsetRange]:
-    return merge(
-        OffsetRange(max(r.start, other.start), min(r.end, other.end))
-        for r in some
-        for other in overlapping(others, r)
-        if max(r.start, other.start) < min(r.end, other.end)
-    )
+    return merge(piece for r in some for piece in within(others, r))

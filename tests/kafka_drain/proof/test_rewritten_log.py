@@ -18,6 +18,7 @@ from kafka_drain.proof.rewritten_log import (
     compare_tails,
     find_first,
     is_of_another_log,
+    logs_cut_short,
     newest_records,
     rewritten_text,
 )
@@ -233,3 +234,11 @@ def test_is_of_another_log(
 ) -> None:
     """What was read before a log was rewritten may be sealed; what may be of the new one isn't."""
     assert is_of_another_log(sealed, unsealed, partitions, has_gaps=has_gaps) is expected
+
+
+@pytest.mark.parametrize(("end", "is_short"), [(9, True), (10, False), (11, False)])
+def test_logs_cut_short(end: int, is_short: bool) -> None:
+    """A log that ends before what was read of it; one that Kafka no longer has says nothing."""
+    found = logs_cut_short({A: 10, B: 10}, {A: end})
+
+    assert found == ({A: "Kafka's log ends at 9, and was read up to 10"} if is_short else {})

@@ -9,12 +9,14 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.offset_ranges import parse_ranges
-from kafka_drain.findings import errors, summary
+from kafka_drain.findings import Reason, errors, summary
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
 from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.repair_plan import plan_repair
+from tests.kafka_drain.fake_cluster import Log
 from tests.kafka_drain.golden import END, P0, add_batch, golden_cluster, sealed_copy
 
 
@@ -92,3 +94,36 @@ def test_validate_fewer_by_what_expired(archive: Archive, missing: int, is_accep
         )
         fewer = summary(errors(report.findings)).get("content_changed", 0)
         assert fewer == (0 if is_accepted else 1)
+
+
+@pytest.mark.parametrize(("end", "is_cut"), [(49, True), (50, False)])
+def test_validate_log_shorter_than_read(
+    archive: Archive, end: int, is_cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the files gone, the end of a log alone says that other records may be below it.
+
+    A repair would otherwise take those for what Spark read, once what is beyond is accepted.
+    """
+    for path in Path(str(archive.generation(1).data)).rglob("part-*-14.*"):
+        path.unlink()
+    read_by_spark(archive, 16)
+    cluster = golden_cluster()
+    cluster.logs[P0] = Log(end=end)
+
+    def classify(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
+        for tp, ranges in asked.items():
+            for each in ranges:
+                there = min(each.end, cluster.logs[tp].end)
+                yield Gap(tp, OffsetRange(each.start, there), GapReason.LOST)
+                if there < each.end:
+                    yield Gap(tp, OffsetRange(there, each.end), GapReason.EXPIRED)
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
+    accepted = parse_ranges("accepted", [f"{P0.topic}:0:{end}-50"]) if is_cut else {}
+
+    for _ in range(2):
+        report = validate_archive(archive, cluster, acknowledged=accepted)
+        found = [each for each in report.findings if each.reason == Reason.LOG_REWRITTEN]
+        assert [str(each.subject) for each in found] == [str(P0)] * is_cut
+        assert report.receipts_written == 0
+        assert (P0 in plan_repair(archive, report).ranges) is not is_cut
