@@ -31,8 +31,9 @@ from kafka_drain.spark.job_spec import DrainSpec, WindowSpec, write_private
 from kafka_drain.storage.paths import locate
 from kafka_drain.windows.backfill import finish_backfill, open_backfill
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
+from kafka_drain.windows.repair import finish_repair
 from kafka_drain.windows.repair_plan import plan_repair
-from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
+from kafka_drain.windows.window_jobs import open_window, prepare_window
 from tests.brokers import SHORT_LIVED
 from tests.faults.injection import wait_for
 from tests.matrix import PAGE, VARIABLE, kind_of, note, show
@@ -217,7 +218,7 @@ def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], R
                 job.result_path, run_window(session, WindowSpec.read(Path(folder) / "window.json"))
             )
             after()
-            return finish_window(job, cluster, identity, run="tests")
+            return finish_repair(job, cluster, identity, run="tests")
 
     return run
 

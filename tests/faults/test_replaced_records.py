@@ -31,6 +31,7 @@ from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.windows.backfill import finish_backfill, open_backfill
 from kafka_drain.windows.backfill_plan import plan_backfill
+from kafka_drain.windows.repair import finish_repair
 from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import (
@@ -40,7 +41,7 @@ from kafka_drain.windows.reprocess.run import (
     plan_reprocess,
     prepare_group,
 )
-from kafka_drain.windows.window_jobs import WindowJob, finish_window, open_window, prepare_window
+from kafka_drain.windows.window_jobs import WindowJob, open_window, prepare_window
 from tests.brokers import SHORT_LIVED
 from tests.conftest import Drain
 from tests.integration.command_line import listing
@@ -188,7 +189,7 @@ def test_log_rewritten(
     finish: dict[str, Callable[..., Receipt]] = {
         "reprocess": partial(finish_group, reprocess, jobs["reprocess"], cluster),
         "backfill": partial(finish_backfill, forced, jobs["backfill"], cluster),
-        "repair": partial(finish_window, jobs["repair"], cluster, identity),
+        "repair": partial(finish_repair, jobs["repair"], cluster, identity),
     }
     # Of a lost file, only its receipt tells that some of its records are others now.
     differing = dict.fromkeys(jobs, f"{FIRST_CHANGED}-{LAST}") | {"repair": f"0-{RECORDS}"}

@@ -79,6 +79,11 @@ class _Held:
     last: int
     is_known: bool
 
+    @property
+    def unread(self) -> SealedTail:
+        """The newest offset at which it is known to have a record, without the record's hash."""
+        return SealedTail.of(self.last if self.is_known else self.first)
+
     def hashes(self, tp: TopicPartition, span: OffsetRange) -> dict[int, str]:
         """Return the hashes of the partition's records, by offset; none if it can't be read."""
         file = self.file
@@ -145,10 +150,18 @@ def archived_tails(
     until = {tp: max(starts.get(tp, 0), in_windows.get(tp, 0)) for tp, _ in ends}
     held |= _newest_in_windows(snapshot, until, ends, known)
     for number, (tp, each) in enumerate(sorted(held.items(), key=itemgetter(0))):
-        tail = each.tail(tp) if number < FILES else SealedTail.of(each.last)
-        if tail is not None:
-            found[tp] = tail
+        found[tp] = _newest_record(snapshot, tp, each) if number < FILES else each.unread
     return found
+
+
+def _newest_record(snapshot: Snapshot, tp: TopicPartition, held: _Held) -> SealedTail:
+    """Read the newest record of a file, or of those that windows such as erasures have instead."""
+    tail = held.tail(tp)
+    if tail is not None and tail.hash is not None:
+        return tail
+    others = _held_of(snapshot, tp, OffsetRange(held.first, held.last + 1))
+    read = (each.tail(tp) for each in sorted(others, key=lambda each: -each.last))
+    return next((each for each in read if each is not None and each.hash), held.unread)
 
 
 def _backward(snapshot: Snapshot, newest: SnapshotGeneration) -> Iterator[Generation]:

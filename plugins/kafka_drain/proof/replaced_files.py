@@ -98,12 +98,12 @@ def compare_replaced(
         OSError: When a file of the window can't be read.
         StoreUnavailableError: When the archive's store doesn't respond.
     """
-    segments = list(_segments(snapshot, frozenset(receipt.replaces)))
-    sealed = {file.path for segment in segments for file in segment.files}
+    replaced = list(_segments(snapshot, frozenset(receipt.replaces)))
+    sealed = {file.path for segment in replaced for file in segment.files}
     found = Replacement()
-    if segments and not _has_their_fingerprint(receipt, segments):
-        compared = _Comparison(snapshot.root, receipt, file_format, erased or {})
-        found = compared.of(segments)
+    if replaced and not _has_their_fingerprint(receipt, replaced):
+        compared = RecordComparison(snapshot.root, receipt, file_format, erased or {})
+        found = compared.of(replaced)
     return found.and_unknown(_unnoted(snapshot, {*receipt.replaces} - sealed))
 
 
@@ -202,8 +202,8 @@ class _Old:
             blocks.offsets += more.offsets
 
 
-class _Comparison:
-    """Reads both sides of a comparison."""
+class RecordComparison:
+    """Reads both sides of a comparison: a window, and the files that it replaces."""
 
     def __init__(self, root: UPath, receipt: Receipt, file_format: str, erased: Ranges) -> None:
         self._root = root
@@ -218,6 +218,7 @@ class _Comparison:
         self._ticker = Ticker(f"window {receipt.window}", Progress("old files compared", total))
 
     def of(self, segments: Sequence[_Segment]) -> Replacement:
+        """Return the offsets at which the window differs from the segments' files."""
         changed: dict[TopicPartition, list[OffsetRange]] = {}
         unknown: dict[TopicPartition, list[OffsetRange]] = {}
         old, intact = _Old(), list[tuple[_Segment, SealedFile]]()
@@ -372,17 +373,13 @@ class _Comparison:
             is_same = _is_same_topic(self._receipt, segment)
             others = self._others(segment, gone) if is_same else None
             whole = _offsets_of(segment, gone, others or ())
-            own = {
-                tp: [part for r in ranges for part in within(self._window.get(tp, ()), r)]
-                for tp, ranges in whole.items()
-            }
-            own = {tp: ranges for tp, ranges in own.items() if ranges}
+            own = self.of_window(whole)
             sealed = None
             if others is not None and own == whole and not self._are_erased(whole):
                 records = Tally(_records_of(segment.receipt), segment.receipt.fingerprint)
                 sealed = rest_of(records, (content_of([other]) for other in others))
             known.append((sealed, own))
-        found = self._sums([ranges for _, ranges in known])
+        found = self.sums([ranges for _, ranges in known])
         for (sealed, ranges), each in zip(known, found, strict=True):
             yield judge_lost(sealed, each.taken()), ranges
 
@@ -404,7 +401,15 @@ class _Comparison:
             found.append(read)
         return found
 
-    def _sums(self, groups: Sequence[Ranges]) -> list[_Sum]:
+    def of_window(self, whole: Ranges) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return the parts of ranges that the window accounts for."""
+        own = {
+            tp: [part for r in ranges for part in within(self._window.get(tp, ()), r)]
+            for tp, ranges in whole.items()
+        }
+        return {tp: ranges for tp, ranges in own.items() if ranges}
+
+    def sums(self, groups: Sequence[Ranges]) -> list[_Sum]:
         """Combine the hashes of the window's records at the offsets of each group."""
         sums = [_Sum() for _ in groups]
         places: dict[TopicPartition, list[tuple[OffsetRange, int]]] = {}

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.soundness import recreate_journal, refuse_unsound
 from kafka_drain.archive.window import Window
 from kafka_drain.clock import now_text
-from kafka_drain.config.offset_ranges import Accepted, range_name
+from kafka_drain.config.offset_ranges import NOTHING, Accepted, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import CheckpointError, KafkaDrainError
 from kafka_drain.findings import errors
@@ -42,9 +43,10 @@ from kafka_drain.windows.receipt_repair import (
 )
 from kafka_drain.windows.repair_plan import RepairPlan, plan_repair
 from kafka_drain.windows.window_jobs import (
-    finish_window,
+    WindowJob,
     open_window,
     prepare_window,
+    prove_window,
     seal_superseding,
 )
 
@@ -145,7 +147,7 @@ def run_repair(
         ManifestInvalidError: When the documents contradict each other, or the window isn't
             complete.
         CheckpointError: When a receipt that the manifest is to be rebuilt from is damaged.
-        KafkaDrainError: As `validate_archive` and `finish_window` do.
+        KafkaDrainError: As `validate_archive` and `finish_repair` do.
     """
     archive = request.archive
     _repair_documents(request, run=run)
@@ -217,7 +219,7 @@ def _drain_lost(
     with private_folder() as folder:
         job = prepare_window(window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
         job.run(runner)
-        receipt = finish_window(
+        receipt = finish_repair(
             job,
             cluster,
             identity,
@@ -226,6 +228,34 @@ def _drain_lost(
             replaceable=request.replaceable,
         )
     say(f"repair {archive.root}: window {receipt.window} holds {receipt.records:,} records, sealed")
+
+
+def finish_repair(
+    job: WindowJob,
+    cluster: KafkaCluster,
+    identity: Identity,
+    *,
+    run: str,
+    acknowledged: Sequence[str] = (),
+    replaceable: Accepted = NOTHING,
+) -> Receipt:
+    """Prove Spark's result for a window, and seal it; see `prove_window` for the arguments.
+
+    Raises:
+        DataLossError: When it has other records than Spark read, of batches that aren't sealed.
+        LockedError: When another window has replaced a file in the meantime; plan again.
+        KafkaDrainError: As `prove_window` does.
+    """
+    archive = Archive(job.window.root)
+    receipt = prove_window(job, cluster, identity, acknowledged, replaceable=replaceable)
+    snapshot = archive.snapshot()
+    # A faster attempt has been compared.
+    if not snapshot.is_sealed(job.window.key):
+        # Not at the top: few repairs drain something, and importing pyarrow takes a while.
+        from kafka_drain.windows.repaired_records import refuse_other_records
+
+        refuse_other_records(snapshot, receipt, job.plan.format)
+    return seal_superseding(archive, job.window, receipt, run=run)
 
 
 def _open(

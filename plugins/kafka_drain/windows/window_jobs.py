@@ -292,25 +292,6 @@ def _selected(ranges: Ranges) -> list[dict[str, Any]]:
     return [] if is_exact else range_rows(ranges)
 
 
-def finish_window(
-    job: WindowJob,
-    cluster: KafkaCluster,
-    identity: Identity,
-    *,
-    run: str,
-    acknowledged: Sequence[str] = (),
-    replaceable: Accepted = NOTHING,
-) -> Receipt:
-    """Prove Spark's result for a window, and seal it; see `prove_window` for the arguments.
-
-    Raises:
-        LockedError: When another window has replaced a file in the meantime; plan again.
-        KafkaDrainError: As `prove_window` does.
-    """
-    receipt = prove_window(job, cluster, identity, acknowledged, replaceable=replaceable)
-    return seal_superseding(Archive(job.window.root), job.window, receipt, run=run)
-
-
 def seal_superseding(archive: Archive, window: Window, receipt: Receipt, *, run: str) -> Receipt:
     """Take the lease of `windows`, and seal a window; raises the errors of `seal_proven`."""
     with wait_for_lease(archive.root / "windows", run=run) as lease:

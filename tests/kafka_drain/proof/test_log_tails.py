@@ -190,6 +190,32 @@ def test_compare_in_replaced_window(made: MadeArchive) -> None:
     assert compare(made, cluster_of(as_archived(20))) == {A: LogVerdict.SAME}
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_compare_in_replaced_file(made: MadeArchive, is_lost: bool) -> None:
+    """Where an erasure rewrote the file, and a roll went on within it, readers' file is read."""
+    rows = dense(0, 20, FIRST_MS)
+    [replaced] = made.seal({A: rows}, together=True)
+    erased = {at: ms for at, ms in rows.items() if at != 12}
+    [left] = made.seal_window("erase_0001", {A: erased}, replaces=[replaced.path])
+    (made.root / replaced.path).unlink()
+    made.open_generation(t="id-of-t~2")
+    made.start_at({A: 13})
+    if is_lost:
+        (made.root / left.path).unlink()
+
+    tail = archived_tails(made.archive.snapshot(), [A])[A]
+
+    # Without it, at least that it can't be compared is said.
+    assert (tail.offset, tail.hash is None) == ((0, True) if is_lost else (11, False))
+    unread = {A: LogVerdict.UNKNOWN}
+    assert compare(made, cluster_of(as_archived(5))) == (
+        unread if is_lost else {A: LogVerdict.REWRITTEN}
+    )
+    assert compare(made, cluster_of(as_archived(12))) == (
+        unread if is_lost else {A: LogVerdict.SAME}
+    )
+
+
 def sink_files(made: MadeArchive, batch: Batch) -> list[SinkFile]:
     """Write files that aren't sealed, as the manifest lists them."""
     folder = made.archive.generation(1).data_name

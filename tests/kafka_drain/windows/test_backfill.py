@@ -37,7 +37,8 @@ from kafka_drain.windows import backfill
 from kafka_drain.windows import window_jobs as windows
 from kafka_drain.windows.backfill import finish_backfill, open_backfill, refuse_incomplete
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
-from kafka_drain.windows.window_jobs import WindowJob, finish_window, open_window, prepare_window
+from kafka_drain.windows.repair import finish_repair
+from kafka_drain.windows.window_jobs import WindowJob, open_window, prepare_window
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.made_archive import Batch, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
@@ -548,7 +549,7 @@ def test_open_window_of_the_same_second(backfilled: Backfilled) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_finish_window_replaced(
+def test_finish_repair_replaced(
     backfilled: Backfilled, lost: str, tmp_path: Path, times: int
 ) -> None:
     """A repair seals nothing where force has replaced the lost file's window meanwhile."""
@@ -565,7 +566,7 @@ def test_finish_window_replaced(
     assert backfilled.read() == before
 
 
-def test_finish_window_again(backfilled: Backfilled, lost: str, tmp_path: Path) -> None:
+def test_finish_repair_again(backfilled: Backfilled, lost: str, tmp_path: Path) -> None:
     """A repair that ends twice is sealed once, and readers have its records."""
     tmp_path.chmod(0o700)
     job = drained_again(backfilled, lost, tmp_path)
@@ -577,7 +578,7 @@ def test_finish_window_again(backfilled: Backfilled, lost: str, tmp_path: Path) 
 def finish(backfilled: Backfilled, job: WindowJob) -> Receipt:
     """Prove and seal a repair's window."""
     identity = Identity("made", "cluster-1", backfilled.made.topic_ids)
-    return finish_window(job, backfilled.cluster, identity, run="test")
+    return finish_repair(job, backfilled.cluster, identity, run="test")
 
 
 def test_finish_backfill_rest(backfilled: Backfilled) -> None:

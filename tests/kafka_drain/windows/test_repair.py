@@ -72,15 +72,20 @@ class Spark:
         write_private(Path(spec.result_path), {"records": len(self.rows), "fingerprint": None})
 
 
-@pytest.fixture
-def lost(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A sealed file that is gone, while Kafka still holds its offsets."""
+def prepare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Kafka hold all that is missing, and a function take the place of Spark."""
 
     def application(name: str, *, spec_path: Path, **_: object) -> SparkApplication:
         return replace(fake_application(name), arguments=[str(spec_path)])
 
     monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
     monkeypatch.setattr(window_jobs, "prepare_application", application)
+
+
+@pytest.fixture
+def lost(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A sealed file that is gone, while Kafka still holds its offsets."""
+    prepare(monkeypatch)
     path = seal_next(archive)
     path.unlink()
     return str(path.relative_to(str(archive.root)))
@@ -251,6 +256,27 @@ def test_run_repair_other_records(archive: Archive, lost: str, accepted: bool) -
     assert errors(report.findings) == []
     [window] = archive.snapshot().sealed
     assert window.receipt.changed == (f"flights:0:{END}-50",)
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+def test_run_repair_other_than_read(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, is_other: bool
+) -> None:
+    """In a batch that isn't sealed, nothing but what Spark read stands for its lost files."""
+    prepare(monkeypatch)
+    paths = add_batch(archive.generation(1), 14, END, 50)
+    note_batch(archive.generation(1), 14, paths, END, 50)
+    paths[0].unlink()
+    spark = Spark([{**each, "value": b"other"} if is_other else each for each in ROWS])
+
+    for _ in range(2):
+        if is_other:
+            with pytest.raises(DataLossError, match=r"than Spark read there.*--leave-unsealed"):
+                repaired(archive, spark)
+        else:
+            assert repaired(archive, spark) == []
+
+    assert len(archive.snapshot().sealed) == (not is_other)
 
 
 def test_run_repair_kafka_holds_less(archive: Archive, lost: str) -> None:
