@@ -36,7 +36,7 @@ help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
 	  || grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST)
 
-setup: ## create .venv from the lock file and fetch the jars (checks Python and Java first)
+setup: ## create .venv from the lock file and fetch the jars (checks Python, Java and the disk first)
 	@sh scripts/setup.sh
 
 demo: setup ## drain, validate, backfill and republish 336,776 flights with a real Kafka, Spark and Airflow

@@ -73,8 +73,18 @@ PATH. Spark and Kafka need it. $todo"
     esac
 }
 
+check_disk() {
+    # Packages and jars take 1 GB, and what tests write meanwhile about as much.
+    for folder in . "${TMPDIR:-/tmp}"; do
+        free=$(df -Pk "$folder" 2>/dev/null | awk 'NR == 2 { print int($4 / 1024) }')
+        [ "${free:-2048}" -ge 2048 ] || fail "$(cd "$folder" && pwd) has $free MB left on its disk, \
+expected at least 2,048 MB. Free some; TMPDIR may name a folder on another disk for temporary files."
+    done
+}
+
 check_java
 step "Java $java_major"
+check_disk
 
 stamp=$venv/kafka-drain-setup
 wanted=$(hash_inputs "$lock" pyproject.toml)
