@@ -43,9 +43,10 @@ def refuse_other_records(snapshot: Snapshot, receipt: Receipt, file_format: str)
     raise DataLossError(
         f"window {receipt.window}: Kafka now holds other records at {', '.join(names[:NAMED])}"
         f"{more} (topic:partition:start-end) than Spark read there, in batches that aren't sealed "
-        "yet: the log was rewritten since, as after an unclean election. Nothing was replaced. "
-        f"Restore the files from a copy, or run `kafka-drain roll {quoted(snapshot.root)} "
-        "--leave-unsealed`: the next generation drains what Kafka has now"
+        "yet: the log was rewritten since, as after an unclean election, or another file of the "
+        "batch isn't as it was written. Nothing was replaced. Restore the files from a copy, or "
+        f"run `kafka-drain roll {quoted(snapshot.root)} --leave-unsealed`: the next generation "
+        "drains what Kafka has now"
     )
 
 
