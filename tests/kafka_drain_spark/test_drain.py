@@ -9,10 +9,14 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from kafka_drain.offsets import TopicPartition
-from kafka_drain_spark.drain import Batches
+from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain_spark import drain
+from kafka_drain_spark.drain import Batches, run_drain
 from kafka_drain_spark.fingerprint import SHIFT
+from kafka_drain_spark.job import JobFailed
 
 P0 = TopicPartition("t", 0)
 SKIPPED = [{"topic": "t", "partition": 0, "start": 0, "end": 4}]
@@ -36,6 +40,7 @@ class Query:
     """A query with its newest reports."""
 
     reports: Sequence[Report]
+    id = "query"
 
     @property
     def _jsq(self) -> Query:
@@ -43,6 +48,9 @@ class Query:
 
     def recentProgress(self) -> Sequence[Report]:
         return self.reports
+
+    def awaitTermination(self, seconds: float) -> bool:
+        raise StreamingQueryException(f"failed within {seconds} s")
 
 
 def report(
@@ -121,3 +129,26 @@ def test_batches_of_adopted_query(first_unlisted: int, noted: list[int]) -> None
     batches.update(Query(reports))  # type: ignore[arg-type]
 
     assert [note["batch"] for note in batches.notes] == noted
+
+
+def test_run_drain_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that fails leaves the notes of all committed batches, also of the very last ones."""
+    monkeypatch.setattr(drain, "session_for", lambda spark, _: spark)
+    monkeypatch.setattr(drain, "start_query", lambda *_: Query(REPORTS))
+    spec = DrainSpec(
+        log_levels={},
+        result_path="",
+        file_format="parquet",
+        writer_options={},
+        partition_by=[],
+        columns={},
+        reader_options={},
+        pipeline="p",
+        start='{"t":{"0":3}}',
+        planned_end='{"t":{"0":12}}',
+    )
+
+    with pytest.raises(JobFailed, match="failed within") as failed:
+        run_drain(object(), spec)  # type: ignore[arg-type]
+
+    assert failed.value.left["notes"] == [note(0, 3, 5), note(1, 5, 7), note(2, 7, 9)]
