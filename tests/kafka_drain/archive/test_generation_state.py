@@ -446,6 +446,21 @@ def test_read_state_retention_explains_the_oldest(
     assert found(state_of(generation)) == {"manifest_truncated": 1}
 
 
+def test_read_state_retention_between_kept(folder: Path, generation: Generation) -> None:
+    """Retention doesn't hide a batch's files while files of an older batch are still listed."""
+    retain(folder, "7d")
+    logs = [folder / MANIFEST / name for name in ("9.compact", "10", "11", "12", "13")]
+    lines = [line for log in logs if log.name != "12" for line in log.read_text().split("\n")[1:]]
+    (folder / MANIFEST / "13.compact").write_text("\n".join(["v1", *lines]))
+    for log in logs:
+        unsigned(log).unlink()
+
+    state = state_of(generation)
+
+    assert found(state) == {"manifest_truncated": 1}
+    assert "doesn't list 2 files" in state.findings[0].detail
+
+
 def test_read_state_no_retention(folder: Path, generation: Generation) -> None:
     """Without retention, the oldest files may not be missing either."""
     change(folder / MANIFEST / "9.compact", lambda lines: lines[6:])
