@@ -56,22 +56,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "fine, three at a time": ("drain_old", *HOUR, "--max-active-runs", "3"),
     "fine, of the dag": ("drain_two", *HOUR),
     "fine, without a schedule": ("republish_old", *HOUR),
+    "fine, as far as is known here": ("drain_away", *HOUR),
     "dry run": ("drain_old", *HOUR, "-n"),
 }
-
-DAGS = """
-from kafka_drain_airflow import Pipeline, create_dags, create_group_dags
-
-create_dags(Pipeline(name="old", topics=["t"], archive="{old}", schedule="@hourly"))
-create_dags(
-    Pipeline(name="two", topics=["t"], archive="{two}", schedule="@hourly"),
-    dag_kwargs={{"drain": {{"max_active_runs": 2}}}},
-)
-create_dags(Pipeline(name="new", topics=["t"], archive="{new}", schedule="@hourly"))
-create_group_dags(
-    "g", [Pipeline(name="member", topics=["t"], archive="{member}", schedule="@hourly")]
-)
-"""
 
 #: Options of Airflow 2's command that would do something else, and a word of what replaces each.
 GONE = {
@@ -98,6 +85,15 @@ create_dags(
 create_dags(Pipeline(name="new", topics=["t"], archive="{new}", schedule="@hourly"))
 member = Pipeline(name="member", topics=["t"], archive="{member}", schedule="@hourly")
 create_group_dags("g", [member])
+create_dags(
+    Pipeline(
+        name="away",
+        topics=["t"],
+        archive="s3://bucket/away",
+        archive_conn_id="not_here",
+        schedule="@hourly",
+    )
+)
 """
 
 RUN_COMMANDS = """
@@ -281,6 +277,16 @@ def test_backfill_created(ended: dict[str, Ended], name: str, at_once: int, word
     assert (found.code, found.are_paused, found.backfills) == (0, False, [at_once])
     assert re.search(words, found.said), found.said
     assert found.said.index("created with id") < found.said.index("unpaused")
+
+
+def test_backfill_archive_unreadable_here(ended: dict[str, Ended]) -> None:
+    """Where this machine can't read the archive, the backfill is created, and that is said."""
+    found = ended["fine, as far as is known here"]
+
+    assert re.search(
+        "can't read s3://bucket/away: .*If the archive is empty, the runs fail", found.said
+    )
+    assert (found.code, found.are_paused, found.backfills) == (0, False, [1])
 
 
 def test_backfill_dry_run(ended: dict[str, Ended]) -> None:
