@@ -262,6 +262,33 @@ def test_repair_documents_without_copy(what: str, copy: Path, said: list[str]) -
         assert report.receipts_written == 0
 
 
+@pytest.mark.parametrize("damage", [empty, half, zeros])
+@pytest.mark.parametrize("where", [NEWEST, "archive.json"])
+def test_repair_documents_copy_damaged(
+    where: str, damage: Callable[[str], Damage], copy: Path, said: list[str]
+) -> None:
+    """A copy that is damaged as well replaces nothing: the file to restore is named."""
+    both(empty(where), damage(f"copies/{where}"))(copy)
+    before = content_of(copy)
+
+    repair_documents(copy_root(copy))
+
+    assert content_of(copy) == before
+    (line,) = said
+    assert f"can't fix: {where} can't be read; restore it from a copy" in line
+
+
+def test_repair_documents_copy_of_another(copy: Path, said: list[str]) -> None:
+    """Nor does a copy that can be read, but isn't of what was sealed."""
+    both(empty(NEWEST), another(f"copies/{NEWEST}", MIDDLE))(copy)
+    before = content_of(copy)
+
+    repair_documents(copy_root(copy))
+
+    assert content_of(copy) == before
+    assert f"can't fix: {NEWEST} can't be read; restore it from a copy" in said[0]
+
+
 def test_repair_documents_beside_damaged_journal(copy: Path, said: list[str]) -> None:
     """What a damaged journal doesn't name may have been sealed."""
     without_copies(copy)
