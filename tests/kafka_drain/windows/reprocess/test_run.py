@@ -17,9 +17,10 @@ from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.follow import new_files, through_now
+from kafka_drain.windows.reprocess import run as running
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.refusals import refuse_expired
-from kafka_drain.windows.reprocess.run import plan_from, plan_reprocess
+from kafka_drain.windows.reprocess.run import open_reprocess, plan_from, plan_reprocess
 from kafka_drain.windows.reprocess.state import ReprocessPlan
 from kafka_drain.windows.superseded_files import remove_superseded
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
@@ -88,6 +89,29 @@ def test_plan_from_sealed_meanwhile(archive: Archive, pipeline: Pipeline) -> Non
     plan = plan_from(begun, pipeline, begun.document.topics, CUT, 1)
 
     assert_all(plan, archive)
+
+
+def test_open_reprocess_killed_before_roll(
+    archive: Archive, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reprocess that was frozen, and killed before it closed the generation, still closes it."""
+    cluster: Any = golden_cluster()
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    plan = plan_reprocess(pipeline, cluster, CUT)
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "roll", killed)
+        with pytest.raises(KeyboardInterrupt):
+            open_reprocess(plan, cluster, run="killed")
+    assert [each.number for each in archive.snapshot().generations] == [1]
+
+    again = plan_reprocess(pipeline, cluster, None)
+    open_reprocess(again, cluster, run="again")
+
+    assert again.begun
+    assert [each.number for each in archive.snapshot().generations] == [1, 2]
 
 
 IDS = {"flights": "id"}
