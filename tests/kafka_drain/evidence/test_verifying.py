@@ -18,7 +18,7 @@ from kafka_drain.evidence.verifying import compare_with_archive, verify_evidence
 from kafka_drain.evidence.witness import WitnessFile
 from kafka_drain.pages.evidence import evidence_page, said_of
 from tests.kafka_drain.evidence.test_signing import add_generation, made_anew, validated
-from tests.kafka_drain.golden import sealed_copy
+from tests.kafka_drain.golden import END, add_batch, note_batch, sealed_copy
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -153,6 +153,23 @@ def test_compare_with_archive(evidence: Evidence, tmp_path: Path) -> None:
     other.identify()
     with pytest.raises(EvidenceError, match=r"but .*other has id"):
         compare_with_archive(found[0], str(other.root))
+
+
+def test_compare_with_archive_earlier_line(evidence: Evidence) -> None:
+    """A receipt that only an earlier line of a witness names has to be in the archive, too."""
+    _, witness, key, archive = evidence
+    generation = archive.generation(2)
+    files = add_batch(generation, 1, END + 3, END + 6)
+    note_batch(generation, 1, files, END + 3, END + 6)
+    validated(archive, Signer(key, witness=WitnessFile(witness)))
+    found = verify_evidence("it", witness.read_bytes(), trusted([key.public]))
+    earlier = "generations/0002/receipts/000000000000.json"
+    assert [earlier in line.statement.heads for line in found.lines] == [False, True, False]
+    assert earlier in (compare_with_archive(found, str(archive.root)).compared or ())
+    (archive.root / earlier).unlink()
+
+    with pytest.raises(EvidenceError, match=f"isn't the archive .*: {earlier} is missing"):
+        compare_with_archive(found, str(archive.root))
 
 
 @pytest.mark.parametrize("kind", MEANINGS)
