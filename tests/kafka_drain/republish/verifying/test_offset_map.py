@@ -16,6 +16,7 @@ from kafka_drain.republish.verifying.offset_map import (
     OffsetMap,
     PartitionMap,
     join_blocks,
+    offset_in_chain,
     originals_map,
 )
 from kafka_drain.storage.sealed_json import SealError, seal
@@ -177,6 +178,17 @@ def test_join_blocks_bounded() -> None:
     assert [block.records for block in joined] == [1_000, 500, 2_000]
     assert joined[0] == Block(0, 1_999, 0, 1_000, 1_000)
     assert joined[-1] is long
+
+
+def test_join_blocks_of_shards() -> None:
+    """Blocks are joined within a shard only, never with those of the next one in its chain."""
+    start = offset_in_chain(1, 0)
+    first = [Block(0, 1, 0, 1, 1), Block(2, 3, 1, 2, 1)]
+    second = [Block(start, start + 1, 2, 3, 1), Block(start + 2, start + 3, 3, 4, 1)]
+
+    joined = join_blocks([*first, *second])
+
+    assert joined == [Block(0, 3, 0, 2, 2), Block(start, start + 3, 2, 4, 2)]
 
 
 def test_offset_map_read_back() -> None:
