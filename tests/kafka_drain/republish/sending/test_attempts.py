@@ -114,6 +114,22 @@ def test_open_run_progress_pending(group: Group, run: RepublishRun, is_opened: b
     assert shards_sent(group) == []
 
 
+def test_open_run_finished_chain(group: Group, run: RepublishRun) -> None:
+    """The progress of a chain that is done is committed again: Kafka expires what isn't."""
+    done, (unfinished,) = PLAN.chains
+    records = sum(shard.records for shard in done)
+    group.offsets = BEGUN | {
+        done[0].progress: ShardProgress(done[-1].end, records, PLAN.sha256),
+        unfinished.progress: ShardProgress(unfinished.end - 1, unfinished.records - 1, PLAN.sha256),
+    }
+    run.mark_opened(PLAN)
+
+    assert open_run(PLAN, run, {}) == 2
+
+    slot = done[0].progress
+    assert group.sent[1:] == [(slot.group, slot.tp.topic, slot.tp.partition, done[-1].end)]
+
+
 def test_open_run_while_another_opens(group: Group, run: RepublishRun) -> None:
     """An attempt that finds no progress, and then another's `opened.json`, isn't told of a loss."""
 
