@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive import files as listing
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plan import FrozenPlan, PlanDecision, PlanState
 from kafka_drain.archive.frozen_plans import carrying_out, freeze, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import PlanChangedError
+from kafka_drain.maintenance import maintain as maintaining
 from kafka_drain.maintenance.approved import (
     MaintenanceScope,
     freeze_maintenance,
@@ -104,6 +106,28 @@ def test_run_approved_deletes_what_was_seen(made: MadeArchive) -> None:
 
     assert figures["files_removed"] == 2
     assert paths(made) == before[2:]
+
+
+def test_run_approved_rolls(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old files of the generation that the run itself closes stay: nobody has seen them go."""
+
+    def roll(*_: Any, **__: Any) -> object:
+        made.open_generation()
+        return object()
+
+    monkeypatch.setattr(listing, "_new_files", lambda *_: [])
+    monkeypatch.setattr(maintaining, "due_for_roll", lambda *_: ROLL)
+    monkeypatch.setattr(maintaining, "roll_between_drains", roll)
+    made.seal({P0: dense(40, 50, BEFORE - DAY)})
+    before, plan = paths(made), only_deletes(made)
+
+    figures = run(made, plan)
+
+    assert figures["rolled"] is True
+    assert paths(made) == before[2:]
+    # Alone, the next maintenance deletes it.
+    [due] = plan_maintenance(pipeline_of(made), clock=lambda: NOW).deletions
+    assert [file.path for file in due.files] == before[-1:]
 
 
 def test_plan_approved_done(made: MadeArchive) -> None:
