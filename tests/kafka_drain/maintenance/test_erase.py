@@ -22,6 +22,8 @@ from kafka_drain.archive.documents import ErasureDocument, ErasureLiftedDocument
 from kafka_drain.archive.erasures import Erasure, changed_done, in_force, read_erasures
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.journal.entries import REMOVED, Noted
+from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
@@ -748,6 +750,22 @@ def test_sweep_raises_format(made: MadeArchive) -> None:
     sweep(made.archive, pipeline_of(made.root), rewrite, free(made), run="t")
 
     assert format_of(path) == 2
+
+
+@pytest.mark.parametrize("erased", [True, False])
+def test_erased_left_in_removed_window(made: MadeArchive, erased: bool) -> None:
+    """Erased records are found where a killed removal left them; nothing is said of others."""
+    window = Window(made.root, "20260101T000000000Z_20260102T000000000Z")
+    made.seal_window(window.key, {TP: dense(*((10, 15) if erased else (14, 16)))}, kind="backfill")
+    receipt = window.read_receipt()
+    note_sealed(made.root, Noted(documents={receipt.where: REMOVED}))
+    (made.root / receipt.where).unlink()
+    erase(made.root)
+
+    found = validate_archive(made.archive, None).findings
+
+    of_window = [each.reason for each in found if window.key in str(each.subject)]
+    assert of_window == [Reason.ERASED_LEFT] * erased
 
 
 @pytest.mark.parametrize("erased", [True, False])
