@@ -395,14 +395,17 @@ class History:
     def is_cut_unnoticed(self, place: Place) -> bool:
         """Return whether nothing is left that tells the log of a place from the one before.
 
-        A window's receipt has no hash of its last record: it goes with the file. And of a log of
-        which nothing was archived before it was cut, nobody has any.
+        A window's receipt has no hash of its last record: it goes with the file, as that of a
+        record in a lost file without a receipt does. And of a log of which nothing was archived
+        before it was cut, nobody has any.
         """
         if not place.cut:
             return False
         log = _log_of(place)
         before = {p for p in self.owed if _log_of(p) == log and p.cut < place.cut}
-        return not before or bool(before & self.deleted)
+        behind = {p for p in before if p.offset >= self.topic.cuts[log][place.cut - 1]}
+        is_lost = bool(behind) and behind <= self.taken & self.unsealed.keys()
+        return not before or bool(before & self.deleted) or is_lost
 
     def validate(self) -> None:
         deep = self.chance.random() < 0.2
