@@ -79,6 +79,7 @@ class RollPlan:
         voided: Windows with offsets that the next generation drains again; they are removed.
         to_repair: Whether one of these also stands for sealed files, as those of earlier releases
             may.
+        last_committed: The last batch of the generation to close that was committed by then.
     """
 
     archive: Archive
@@ -93,6 +94,7 @@ class RollPlan:
     not_read: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     voided: list[str] = field(default_factory=list)
     to_repair: bool = False
+    last_committed: int = -1
 
     @property
     def discards(self) -> bool:
@@ -303,6 +305,7 @@ def plan_roll(
             for window in voided
             for part in window.receipt.partitions
         ),
+        last_committed=state.last_committed,
     )
 
 
@@ -653,7 +656,7 @@ def roll(
 
 
 def _take_back_stale(plan: RollPlan, opened: Generation, lease: Lease) -> None:
-    """Remove a generation that was just opened, if more was sealed meanwhile.
+    """Remove a generation that was just opened, if more was sealed or drained meanwhile.
 
     By a validation, which holds no lease, or after the lease was over: even between the last look
     at it and the write, this process may have been suspended.
@@ -665,7 +668,7 @@ def _take_back_stale(plan: RollPlan, opened: Generation, lease: Lease) -> None:
         lease.confirm()
     except LockedError:
         with wait_for_lease(plan.archive.root, run="roll"):
-            if not _has_sealed_more(plan):
+            if not _has_sealed_more(plan) and not _has_drained_more(plan):
                 return
             _take_back(opened)
         raise
@@ -684,6 +687,13 @@ def _has_sealed_more(plan: RollPlan) -> bool:
     """Return whether more of the closed generation was sealed since the plan was made."""
     closed = plan.archive.generation(plan.closed.number)
     return closed.receipt_names() != plan.closed.receipt_names()
+
+
+def _has_drained_more(plan: RollPlan) -> bool:
+    """Return whether drains have committed batches of the closed generation since the plan."""
+    snapshot = plan.archive.snapshot()
+    closed = next(each for each in snapshot.generations if each.number == plan.closed.number)
+    return read_state(snapshot, closed).last_committed > plan.last_committed
 
 
 def _sealed_more(plan: RollPlan) -> LockedError:

@@ -995,6 +995,35 @@ def test_roll_validated_meanwhile(
     assert (again.starting_offsets[P0], again.starting_offsets[P1]) == (50, 50)
 
 
+@pytest.mark.parametrize("has_drained", [True, False])
+def test_roll_drained_meanwhile(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, has_drained: bool
+) -> None:
+    """What a drain has committed since the lease was over isn't left out: the roll takes it back.
+
+    Suspended right before the write, which nothing can keep a process from.
+    """
+    cluster = cluster_with(gone=Log(end=9))
+    plan = plan_roll(archive, cluster)
+    write = Generation.write
+
+    def suspended(self: Generation, **values: Any) -> None:
+        monkeypatch.undo()
+        if has_drained:
+            add_batch(archive.generation(2), 0, END, 50)
+        write(self, **values)
+
+    monkeypatch.setattr(Generation, "write", suspended)
+    lease = Mock()
+    lease.confirm.side_effect = [None, LockedError("it expired while this process was suspended")]
+
+    with pytest.raises(LockedError, match="suspended") if has_drained else nullcontext():
+        roll(plan, lease=lease)
+
+    assert archive.snapshot().generations[-1].number == (2 if has_drained else 3)
+    assert validate_archive(archive, cluster).receipts_written == int(has_drained)
+
+
 @pytest.mark.parametrize("step", ["generation", "topics"])
 def test_roll_suspended(step: str, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspended until another process has opened what it was to open, it leaves that as it is."""
