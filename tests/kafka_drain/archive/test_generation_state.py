@@ -27,7 +27,7 @@ from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.findings import errors, summary
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.validation import validate_archive
@@ -129,6 +129,28 @@ def test_read_state_new_batch(generation: Generation) -> None:
     assert (state.last_sealed, state.last_committed) == (13, 14)
     assert [(sink_file.batch, sink_file.log) for sink_file in state.new] == [(14, "14")] * 2
     assert (state.sealed_ends, state.cursor) == (ends(END), ends(50))
+
+
+def test_read_state_topic_deleted(archive: Archive) -> None:
+    """The next batch starts where the last one that names a topic ends, be it not the newest."""
+    generation, trains = archive.generation(2), TopicPartition("trains", 0)
+    generation.write(
+        starting_offsets={**ends(END), trains: 3},
+        file_format="parquet",
+        partition_by=["topic"],
+        topic_ids={**archive.snapshot().document.topics, "trains": "id-2"},
+        reason="rollover",
+    )
+    add_batch(generation, 0, END, 50)
+    add_batch(generation, 1, 50, 55)
+    first = Path(str(generation.checkpoint)) / "offsets" / "0"
+    first.write_text("v1\n{}\n" + to_spark_json({**ends(50), trains: 8}))
+
+    state = state_of(generation)
+
+    assert state.findings == []
+    assert state.sealed_ends == {**ends(END), trains: 3}
+    assert state.cursor == {**ends(55), trains: 8}
 
 
 @pytest.fixture
