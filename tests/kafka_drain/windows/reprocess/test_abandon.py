@@ -99,6 +99,26 @@ def test_abandon_reprocess_another_begun(
     assert unfinished_reprocess(archive) is not None
 
 
+def test_abandon_reprocess_killed(
+    archive: Archive, begun: ReprocessPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before it has removed an unsealed window, it is run again and removes it."""
+
+    def killed(_: UPath) -> Locked:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(abandoning, "locked_in", killed)
+        with pytest.raises(KeyboardInterrupt):
+            abandon_reprocess(plan_abandon(archive), run="killed")
+    assert list(archive.snapshot().folders) == [next(iter(begun.groups))]
+
+    abandon_reprocess(plan_abandon(archive), run="again")
+
+    assert unfinished_reprocess(archive) is None
+    assert list(archive.snapshot().folders) == []
+
+
 def test_plan_abandon_nothing_begun(archive: Archive) -> None:
     """Where there is no unfinished reprocess, there is nothing to abandon."""
     with pytest.raises(ConfigError, match="there is no unfinished reprocess"):
