@@ -103,6 +103,23 @@ def test_execute_archive_gone(
     assert not any(Path(pipeline.archive).exists() for pipeline in pipelines)
 
 
+@pytest.mark.parametrize("gone", [0, 1])
+def test_execute_one_archive_gone(
+    gone: int, core: CoreCalls, pipelines: list[Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one archive of the group isn't there, none is begun for it; the others are drained."""
+    there = pipelines[1 - gone]
+    KafkaDrainGroupOperator(task_id="drain", pipelines=[there]).execute(MANUAL)
+    monkeypatch.setattr(archive_events, "last_event", lambda *_: datetime.now(timezone.utc))
+    task = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
+
+    with pytest.raises(AirflowFailException, match=f"1 of the .*: {pipelines[gone].name}: "):
+        task.execute(MANUAL)
+
+    assert not Path(pipelines[gone].archive).exists()
+    assert f"drain {there.name}: " in task.plan
+
+
 def test_execute_backfill(core: CoreCalls, pipelines: list[Pipeline]) -> None:
     """A backfill's interval is no group's: it would drain from the cursors, and seal nothing."""
     task = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
