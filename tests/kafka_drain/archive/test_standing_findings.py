@@ -128,6 +128,12 @@ def test_following_many() -> None:
     standing = Standing(found)
     mended = replace(WIDEST, deep=False)
     assert after(standing, mended) == [each for each in found if each.more]
+    # The first of those that aren't named is looked at like a named one, the others aren't.
+    again = after(standing, mended, many[NAMED])
+    assert [(each.where, each.more) for each in again] == [
+        (many[NAMED].where, 0),
+        (many[NAMED].where, 33),
+    ]
     assert after(standing, WIDEST) == []
 
 
