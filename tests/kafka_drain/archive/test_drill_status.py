@@ -94,3 +94,13 @@ def test_drill_status(drills: list[DrillDocument], state: str, words: str) -> No
     assert status.state.value == state
     assert re.search(words, status.words), status.words
     assert (status.age is None) == (status.passed is None)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "state"), [(14, 7, "too_old"), (7, 14, "ok"), (7, None, "too_old")]
+)
+def test_drill_status_of_their_own(earlier: int, later: int | None, state: str) -> None:
+    """The age limit in force is that of the newest drill that names one."""
+    drills = [drill(10, max_age_days=earlier), drill(9, max_age_days=later)]
+
+    assert DrillStatus.of_their_own(drills, NOW).state.value == state
