@@ -114,6 +114,19 @@ def test_open_reprocess_killed_before_roll(
     assert [each.number for each in archive.snapshot().generations] == [1, 2]
 
 
+def test_open_reprocess_resumed(archive: Archive, pipeline: Pipeline) -> None:
+    """A resumed reprocess leaves the generation that drains write to by then open."""
+    cluster: Any = golden_cluster()
+    pipeline = pipeline.model_copy(update={"partition_by": ["topic"]})
+    open_reprocess(plan_reprocess(pipeline, cluster, CUT), cluster, run="begun")
+    add_batch(archive.generation(2), 0, END, 50)
+    assert validate_archive(archive, cluster).receipts_written == 1
+
+    open_reprocess(plan_reprocess(pipeline, cluster, None), cluster, run="resumed")
+
+    assert [each.number for each in archive.snapshot().generations] == [1, 2]
+
+
 IDS = {"flights": "id"}
 FIRST = Cut(batch=(1, 0))
 OLD, YOUNG = (int((NOW - timedelta(days=days) - EPOCH).total_seconds() * 1000) for days in (31, 1))
