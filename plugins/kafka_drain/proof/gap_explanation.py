@@ -11,7 +11,7 @@ from kafka_drain.archive.incarnations import LogEnds
 from kafka_drain.config.offset_ranges import ACKNOWLEDGE_FLAG, range_name
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.gaps import EMPTY, Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, without
@@ -150,8 +150,11 @@ def _as_uncommitted(gap: Gap, complete: Ranges) -> list[Gap]:
 
 
 def split_read(gap: Gap, were_read: Ranges) -> list[Gap]:
-    """Split a gap without a trace into offsets of records that Spark has read, and the rest."""
-    if gap.reason not in _ABSENT.values():
+    """Split a gap without a record into offsets of records that Spark has read, and the rest.
+
+    A transaction marker in a record's place is another log's: this one was rewritten since.
+    """
+    if gap.reason not in (*EMPTY, GapReason.UNEXPLAINED):
         return [gap]
     rest = without([gap.range], were_read.get(gap.tp, []))
     return [
