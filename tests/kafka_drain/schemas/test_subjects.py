@@ -82,3 +82,13 @@ def test_read_subject_gone(subjects: Subjects) -> None:
     known = SubjectRow(name="gone", compatibility="FULL", mode=None, versions=[])
 
     assert read_subject(subjects, "gone", known) == known
+
+
+def test_read_subject_version_gone(registry: FakeRegistry, subjects: Subjects) -> None:
+    """A version that was deleted for good is kept as it was: records may have its id."""
+    known = read_subject(subjects, "t-value", None)
+    assert flags(known) == {1: False, 2: True, 3: False}
+    del registry._subjects["t-value"][2]
+    assert subjects.versions("t-value") == [1, 3]
+
+    assert read_subject(subjects, "t-value", known) == known
