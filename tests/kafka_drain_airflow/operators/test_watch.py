@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ConfigError, KafkaUnavailableError
+from kafka_drain.errors import ConfigError, KafkaUnavailableError, StoreUnavailableError
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain_airflow.operators import watch
 from kafka_drain_airflow.operators.watch import Period, WatchOperator, check_watched
@@ -270,6 +271,24 @@ def test_watch_broker_down(
 
     (run,) = operator_of(*lost, pipeline).execute(context_of())
     assert run["trigger_dag_id"] == "drain_p"
+
+
+def test_watch_store_down(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that doesn't answer for one pipeline hides no other of the same Kafka."""
+    kafka(monkeypatch)
+    lost = pipeline.model_copy(update={"name": "lost"})
+
+    @contextmanager
+    def access(of: Pipeline) -> Iterator[None]:
+        if of is lost:
+            raise StoreUnavailableError("no response")
+        yield
+
+    monkeypatch.setattr(watch, "archive_access", access)
+
+    (run,) = operator_of(lost, pipeline).execute(context_of())
+
+    assert (run["trigger_dag_id"], run["conf"]) == ("drain_p", {"reason": LAG})
 
 
 def test_watch_one_pipeline_wrong(
