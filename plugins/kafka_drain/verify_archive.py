@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
@@ -811,11 +811,13 @@ class Verifier:
 
     def check_run(self, name: str, place: str) -> None:
         """Check that a republish's plan, receipt and offset map agree."""
-        ok, plans = partial(self.must, place), self.names(place, r"plan(\.[0-9]+)?\.json")
-        newest = max(plans, key=lambda one: (len(one), one), default="plan.json")
-        names = newest, "receipt.json", "offset-map.json"
-        plan, receipt, sent_map = (self.load(f"{place}/{one}", "sealed") for one in names)
-        opened = self.load(f"{place}/opened.json", "opened")
+        ok, names = partial(self.must, place), self.names(place, r"plan(\.[0-9]+)?\.json")
+        plans = (self.load(f"{place}/{n}", "sealed") for n in sorted(names, key=len)[::-1])
+        opened, newest = self.load(f"{place}/opened.json", "opened") or {}, next(plans, None)
+        older = plans if opened and newest and newest["sha256"] != opened["plan"] else ()
+        plan = next((one for one in older if one and one["sha256"] == opened["plan"]), newest)
+        receipt = self.load(f"{place}/receipt.json", "sealed")
+        sent_map = self.load(f"{place}/offset-map.json", "sealed")
         if not ok(plan is not None, "it has no intact plan", "warnings"):
             return
         plan |= {"plan": plan["sha256"], "run": plan["key"]}
@@ -824,8 +826,8 @@ class Verifier:
         fits = (plan["key"], plan["pipeline"]) == (name, self.archive["pipeline"])
         for shard in plan["shards"]:
             planned[shard["topic"], shard["topic_id"], shard["partition"]] += shard["records"]
-            rows = sum(file["records"] for file in shard["files"])
-            fits &= rows == shard["records"] or "change" in plan
+            total = sum(file["records"] for file in shard["files"])
+            fits &= total == shard["records"] or "change" in plan
             for file in shard["files"]:
                 sealed = self.files.get(file["path"], (None, file))[1]
                 fits &= (sealed["bytes"], sealed["sha256"]) == (file["bytes"], file["sha256"])
@@ -835,7 +837,7 @@ class Verifier:
         if receipt is not None:
             keys = "plan", "key", "pipeline", "cluster_id", "records", "request"
             sent = sorted(repr([one[key] for key in SENT.split()]) for one in receipt["sent"])
-            fits = all(receipt[key] == plan[key] for key in keys) and opened is not None
+            fits = all(receipt[key] == plan[key] for key in keys) and bool(opened)
             ok(fits and sent == shards, "its receipt doesn't agree with its plan")
             checked = receipt["verification"] or {"is_exact": False}
             whole = checked["is_exact"] and not checked["compacted"]
@@ -899,9 +901,8 @@ class Verifier:
 
     def check_contents(self, seg: Segment, answers: list[Doc]) -> None:
         """Check a segment's offsets and fingerprint, all its files being there."""
-        xor, ok, sealed = 0, partial(self.must, seg.path), seg.doc["fingerprint"]
-        for answer in answers:
-            xor ^= answer["xor"]
+        ok, sealed = partial(self.must, seg.path), seg.doc["fingerprint"]
+        xor = reduce(lambda value, answer: value ^ answer["xor"], answers, 0)
         fits = any(one["hidden"] for one in answers) or sealed in (None, f"{xor:016x}")
         ok(fits, "its records have another fingerprint")
         for part in seg.rows:
@@ -946,14 +947,13 @@ class Verifier:
 
     def report(self) -> Doc:
         """Return the result as one object."""
-        found: Doc = {level: [] for level in ("errors", "unknown", "warnings", "unsealed")}
+        found: Doc = {"errors": [], "unknown": [], "warnings": [], "unsealed": [], "partitions": []}
         for level, where, what in self.found:
             found[level].append({"where": where, "what": what})
         verdict = "incomplete" if found["errors"] else "unknown" if found["unknown"] else "complete"
         gaps: dict[Key, set[tuple[int, int, str]]] = defaultdict(set)
         for seg, part in ((one, part) for one in self.segments for part in one.rows):
             gaps[seg.key(part)] |= {(*r, why) for why in REASONS for r in seg.gaps(part, [why])}
-        found["partitions"] = []
         for key in sorted(gaps):
             about: Doc = {"topic": key[0], "topic_id": key[1], "partition": key[2]}
             about["ranges"] = sorted(self.spans[key], key=lambda row: (row["start"], row["file"]))

@@ -21,6 +21,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.data_files.reader import read_offsets
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.sealed_json import seal
 
 VERIFIER = Path(__file__).parents[2] / "plugins" / "kafka_drain" / "verify_archive.py"
 GOLDEN = Path(__file__).parents[1] / "data" / "archive_0_1"
@@ -157,6 +158,24 @@ def test_verifier_file_gone(copy: Path) -> None:
     assert verify(copy, "--deep")[0] == COMPLETE
     path.unlink()
     assert verify(copy)[0] == INCOMPLETE
+
+
+@pytest.mark.parametrize("has_opened", [True, False])
+def test_verifier_plan_too_late(copy: Path, has_opened: bool) -> None:
+    """The plan that the run has opened with counts, though a killed attempt left a later one."""
+    folder = copy / "republish" / "copy-6f5a6034e770"
+    plan = json.loads((folder / "plan.json").read_text())
+    del plan["sha256"]
+    (folder / "plan.2.json").write_bytes(seal(plan | {"created_at": "2026-01-01T00:00:00+00:00"}))
+    if not has_opened:
+        (folder / "opened.json").unlink()
+
+    code, found = verify(copy)
+
+    assert code == (COMPLETE if has_opened else INCOMPLETE)
+    assert {each["where"] for each in found["errors"]} == (
+        set() if has_opened else {"republish/copy-6f5a6034e770"}
+    )
 
 
 def test_verifier_cannot_judge(copy: Path, tmp_path: Path) -> None:
