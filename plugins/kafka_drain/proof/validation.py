@@ -503,15 +503,17 @@ def _compare_logs(
     # not be what Spark read, another record says nothing about the log.
     proven = provable(answers.checked, answers.contents.agreeing)
     unsealed = newest_records(file for each in proven for file in each.files)
+    sealed = _compare(validation, validation.cluster, tails, bounds, compare_sealed)
     return _Logs(
         tails,
-        _compare(validation, validation.cluster, tails, bounds, compare_sealed, found.state.cursor),
+        sealed,
         _compare(
             validation,
             validation.cluster,
             unsealed,
             bounds,
             partial(compare_with_logs, unsealed=found.state.new),
+            {tp: at for tp, at in found.state.cursor.items() if tp not in sealed.rewritten},
         ),
         unsealed.keys(),
     )

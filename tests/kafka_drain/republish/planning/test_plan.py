@@ -24,7 +24,9 @@ number = st.integers(0, 1 << 62)
 text = st.text(max_size=6)
 partition = st.builds(TopicPartition, text, st.integers(0, 1000))
 times = st.none() | st.integers(-(1 << 50), 1 << 50)
-ranges = st.lists(st.builds(lambda a, n: OffsetRange(a, a + n), number, number)).map(tuple)
+# Kafka's offsets end before 2^63.
+length = st.integers(0, (1 << 62) - 1)
+ranges = st.lists(st.builds(lambda a, n: OffsetRange(a, a + n), number, length)).map(tuple)
 files = st.builds(ShardFile, text, text, number, text, number, number, number, st.booleans())
 shards = st.builds(
     Shard,
