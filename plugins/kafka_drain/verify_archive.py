@@ -826,8 +826,8 @@ class Verifier:
         fits = (plan["key"], plan["pipeline"]) == (name, self.archive["pipeline"])
         for shard in plan["shards"]:
             planned[shard["topic"], shard["topic_id"], shard["partition"]] += shard["records"]
-            total = sum(file["records"] for file in shard["files"])
-            fits &= total == shard["records"] or "change" in plan
+            rows = sum(file["records"] for file in shard["files"])
+            fits &= rows == shard["records"] or "change" in plan
             for file in shard["files"]:
                 sealed = self.files.get(file["path"], (None, file))[1]
                 fits &= (sealed["bytes"], sealed["sha256"]) == (file["bytes"], file["sha256"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -44,14 +45,16 @@ def copy(made: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def masters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have the named master keys, and no others."""
-    path = tmp_path / "keys.json"
+def masters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Write a file that has the named master keys, each another one, and no others."""
+    path = tmp_path / "master-keys.json"
     monkeypatch.setenv(FILE_VARIABLE, str(path))
 
-    def write(*names: str) -> None:
+    def write(*names: str) -> Path:
         path.touch(mode=0o600)
-        path.write_text(json.dumps({name: base64.b64encode(bytes(32)).decode() for name in names}))
+        keys = {name: hashlib.sha256(name.encode()).digest() for name in names}
+        path.write_text(json.dumps({n: base64.b64encode(key).decode() for n, key in keys.items()}))
         data_keys._data_key.cache_clear()
+        return path
 
     return write

@@ -45,6 +45,7 @@ from kafka_drain.proof.rewritten_log import (
     LogVerdict,
     compare_tails,
     find_first,
+    logs_cut_short,
 )
 
 #: Generations that are looked at, from the newest back, for a partition's newest record.
@@ -583,12 +584,12 @@ def rewritten_logs(
     tails = archived_tails(snapshot, cursors)
     first, end = cluster.earliest(cursors), cluster.latest(cursors, "read_uncommitted")
     compared = compare_sealed(snapshot, cluster, tails, first, end)
-    short = {tp: end[tp] for tp, cursor in cursors.items() if end[tp] < cursor}
+    short = logs_cut_short(cursors, end)
     found = {}
     for tp in cursors:
         if tp not in compared.rewritten and tp not in short:
             continue
-        begins = first_difference(snapshot, cluster, tp, tails.get(tp), compared, short)
+        begins = first_difference(snapshot, cluster, tp, tails.get(tp), compared, end)
         if not begins.is_exact and read_erasures(snapshot.root):
             raise DataLossError(
                 f"{tp} was rewritten {begins}: where it begins isn't known exactly, so that "
@@ -605,19 +606,19 @@ def first_difference(
     tp: TopicPartition,
     tail: SealedTail | None,
     compared: Comparison,
-    short: Offsets = MappingProxyType({}),
+    end: Offsets = MappingProxyType({}),
 ) -> FirstRewritten:
     """Find the first rewritten offset of a partition whose log is known to be rewritten.
 
     Args:
         tail: Its newest archived record, if there is any.
         compared: Its comparison with Kafka's.
-        short: The ends of logs that end before what was drained.
+        end: The high watermarks, at least of logs that end before what was drained.
     """
     is_rewritten = tp in compared.rewritten and tp not in compared.at_gaps
-    if tail is not None and (is_rewritten or tail.offset >= short.get(tp, sys.maxsize)):
+    if tail is not None and (is_rewritten or tail.offset >= end.get(tp, sys.maxsize)):
         return first_rewritten(snapshot, cluster, tp, tail)
-    other = compared.at_gaps[tp] if tp in compared.at_gaps else short[tp]
+    other = compared.at_gaps[tp] if tp in compared.at_gaps else end[tp]
     # Windows of repairs may have later records that Kafka is known to have.
     begins = first_rewritten(snapshot, cluster, tp, SealedTail.of(other))
     is_kept = tail is not None and tp not in compared.unknown

@@ -98,12 +98,12 @@ def compare_replaced(
         OSError: When a file of the window can't be read.
         StoreUnavailableError: When the archive's store doesn't respond.
     """
-    replaced = list(_segments(snapshot, frozenset(receipt.replaces)))
-    sealed = {file.path for segment in replaced for file in segment.files}
+    segments = list(_segments(snapshot, frozenset(receipt.replaces)))
+    sealed = {file.path for segment in segments for file in segment.files}
     found = Replacement()
-    if replaced and not _has_their_fingerprint(receipt, replaced):
+    if segments and not _has_their_fingerprint(receipt, segments):
         compared = RecordComparison(snapshot.root, receipt, file_format, erased or {})
-        found = compared.of(replaced)
+        found = compared.of(segments)
     return found.and_unknown(_unnoted(snapshot, {*receipt.replaces} - sealed))
 
 

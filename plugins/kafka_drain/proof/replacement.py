@@ -147,14 +147,14 @@ def refuse_unequal(key: str, left: Replacement, way_out: str = "") -> None:
     found = []
     if left.changed:
         found.append(
-            f"Kafka now holds other records at {_named(Replacement(left.changed).names)} than the "
+            f"Kafka now holds other records at {named(Replacement(left.changed).names)} than the "
             "archive: the log was rewritten since, as after a restored disk, an unclean election "
             "or behind an address that leads to another cluster, and the archive may hold the only "
             "copy"
         )
     if left.unknown:
         found.append(
-            f"the archived records of {_named(Replacement(unknown=left.unknown).names)} can't be "
+            f"the archived records of {named(Replacement(unknown=left.unknown).names)} can't be "
             "compared with Kafka's: files are lost or can't be read and no receipt has the hash of "
             "exactly these records, or Kafka no longer holds some; restore lost files from a copy"
         )
@@ -166,6 +166,7 @@ def refuse_unequal(key: str, left: Replacement, way_out: str = "") -> None:
     )
 
 
-def _named(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """Return the first of some ranges' names, and how many more there are."""
     more = f" and {len(names) - NAMED:,} more ranges" if len(names) > NAMED else ""
     return f"{', '.join(names[:NAMED])}{more}"

@@ -21,7 +21,15 @@ from kafka_drain.config.offset_ranges import ACKNOWLEDGE_FLAG, range_name
 from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import earlier_incarnations
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, without
+from kafka_drain.offsets import (
+    OffsetRange,
+    TopicPartition,
+    count,
+    merge,
+    overlapping,
+    within,
+    without,
+)
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.report import PartitionReport, Report
 from kafka_drain.storage.paths import quoted
@@ -344,10 +352,9 @@ def _missing_of(report: Report, file: SealedFile, receipt: Receipt) -> list[Gap]
     found = []
     for content in file.contents:
         row = report.rows.get((content.tp, receipt.topics.get(content.tp.topic, "")))
+        span = OffsetRange(content.first, content.last + 1)
         for gap in row.missing if row else ():
-            start, end = max(gap.range.start, content.first), min(gap.range.end, content.last + 1)
-            if start < end:
-                found.append(replace(gap, range=OffsetRange(start, end)))
+            found += [replace(gap, range=piece) for piece in within([gap.range], span)]
     return found
 
 

@@ -19,7 +19,7 @@ from kafka_drain.proof.content_checks import Tally, content_of
 from kafka_drain.proof.fingerprints import noted_content
 from kafka_drain.proof.offset_checks import segments, without_held
 from kafka_drain.proof.replaced_files import RecordComparison
-from kafka_drain.proof.replacement import NAMED, Replacement, ReplacementMatch, judge_lost, rest_of
+from kafka_drain.proof.replacement import Replacement, ReplacementMatch, judge_lost, named, rest_of
 from kafka_drain.storage.paths import quoted
 
 
@@ -38,12 +38,11 @@ def refuse_other_records(snapshot: Snapshot, receipt: Receipt, file_format: str)
     others = compare_with_read(snapshot, receipt, file_format)
     if not others:
         return
-    names = Replacement(others).names
-    more = f" and {len(names) - NAMED:,} more ranges" if len(names) > NAMED else ""
     raise DataLossError(
-        f"window {receipt.window}: Kafka now holds other records at {', '.join(names[:NAMED])}"
-        f"{more} (topic:partition:start-end) than Spark read there, in batches that aren't sealed "
-        "yet: the log was rewritten since, as after an unclean election, or another file of the "
+        f"window {receipt.window}: Kafka now holds other records at "
+        f"{named(Replacement(others).names)} (topic:partition:start-end) than Spark read there, in "
+        "batches that aren't sealed yet: the log was rewritten since, as after an unclean "
+        "election, or another file of the "
         "batch isn't as it was written. Nothing was replaced. Restore the files from a copy, or "
         f"run `kafka-drain roll {quoted(snapshot.root)} --leave-unsealed`: the next generation "
         "drains what Kafka has now"
@@ -76,10 +75,12 @@ def compare_with_read(
     known: list[tuple[Tally, dict[TopicPartition, list[OffsetRange]]]] = []
     for part in parts:
         ranges = {tp: [span] for tp, span in part.ranges.items()}
+        if not compared.of_window(ranges):
+            continue
         note = noted_content(generation, part)
         numbers = range(part.first_batch, part.last_batch + 1)
         files = [file for file in state.new if file.batch is None or file.batch in numbers]
-        if note is None or not compared.of_window(ranges) or None in {f.batch for f in files}:
+        if note is None or None in {file.batch for file in files}:
             continue
         kept = [f for f in files if f"{generation.data_name}/{f.path}" not in receipt.replaces]
         held = _read_all(snapshot, generation, kept)
