@@ -10,9 +10,9 @@ from collections import defaultdict
 from datetime import datetime, timezone
 from typing import Any
 
-from airflow.providers.common.compat.sdk import Asset, dag, task
+from airflow.providers.common.compat.sdk import dag, task
 
-from kafka_drain_airflow import archive_uri
+from kafka_drain_airflow import Pipeline, archive_asset
 
 ARCHIVE = os.environ.get("KAFKA_DRAIN_ARCHIVES", "/var/lib/kafka-drain") + "/flights"
 
@@ -46,7 +46,7 @@ def mean_delays(**context: Any) -> dict[str, float]:
 
 
 @dag(
-    schedule=[Asset(archive_uri(ARCHIVE))],
+    schedule=[archive_asset(Pipeline(name="flights", topics=["flights"], archive=ARCHIVE))],
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     tags=["example"],

@@ -17,6 +17,7 @@ from kafka_drain.drills.options import DrillOptions
 from kafka_drain.republish.planning.request import OWN_TOPIC
 from kafka_drain.windows.reprocess.options import STARTS
 from kafka_drain_airflow.cut_over_dag import cut_over_dag
+from kafka_drain_airflow.dag_tags import own_tags
 from kafka_drain_airflow.declared import declare, declare_group, of_pipeline, of_pipelines
 from kafka_drain_airflow.factory_arguments import FactoryArguments
 from kafka_drain_airflow.forms import field, fields_of, params_of, topics_of
@@ -86,7 +87,7 @@ def create_dags(
             line of the DAG file.
     """
     with of_pipeline(pipeline):
-        common = _common(start_date, default_args, [pipeline.name, *tags])
+        common = _common(start_date, default_args, [pipeline.name], tags)
         added = FactoryArguments(
             common, dag_id, schedules or {}, dag_kwargs or {}, task_kwargs or {}
         )
@@ -140,7 +141,7 @@ def create_group_dags(
     with of_pipelines(f"group {name!r}", pipelines):
         check_group(pipelines)
         added = FactoryArguments(
-            _common(start_date, default_args, [name, *tags]),
+            _common(start_date, default_args, [name], tags),
             dag_id,
             schedules or {},
             dag_kwargs or {},
@@ -153,7 +154,7 @@ def create_group_dags(
         dag = _drain_group_dag(name, pipelines, added, schedule, on_alert_callback)
         dags = {dag.dag_id: dag}
         for pipeline in pipelines:
-            common = _common(start_date, default_args, [pipeline.name, name, *tags])
+            common = _common(start_date, default_args, [pipeline.name, name], tags)
             # Scheduled drains are the group's.
             schedule = backfill_schedule(drains, start_date)
             tagged = replace(added, common=common)
@@ -167,14 +168,17 @@ def _drains(pipeline: Pipeline, added: FactoryArguments) -> Any:
 
 
 def _common(
-    start_date: datetime, default_args: dict[str, Any] | None, tags: Sequence[str]
+    start_date: datetime,
+    default_args: dict[str, Any] | None,
+    names: Sequence[str],
+    tags: Sequence[str],
 ) -> dict[str, Any]:
     return {
         "start_date": start_date,
         "catchup": False,
         "max_active_runs": 1,
         "default_args": DEFAULT_ARGS | (default_args or {}),
-        "tags": tags,
+        "tags": [*names, *own_tags(tags)],
     }
 
 

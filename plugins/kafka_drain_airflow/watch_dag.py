@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import DAG
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import DEFAULT_ARGS, START_DATE
-from kafka_drain_airflow.dag_tags import TAG
+from kafka_drain_airflow.dag_tags import TAG, own_tags
 from kafka_drain_airflow.declared import declare_watch, of_pipelines
 from kafka_drain_airflow.operators.watch import WatchOperator, check_watched, check_watching
 from kafka_drain_airflow.run_conf import Form
@@ -66,7 +66,7 @@ def create_watch_dag(
         catchup=False,
         max_active_runs=1,
         default_args=DEFAULT_ARGS | (default_args or {}),
-        tags=[TAG, *tags],
+        tags=[TAG, *own_tags(tags)],
         description=f"Start the drains of {len(pipelines)} pipelines when their limits are reached",
         doc_md=f"""
 ### Watch pipelines

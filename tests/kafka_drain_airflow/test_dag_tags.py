@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain_airflow import create_group_dags
+from kafka_drain.errors import ConfigError
+from kafka_drain_airflow import create_group_dags, create_watch_dag
 from kafka_drain_airflow.dag_tags import kind_tag
 from kafka_drain_airflow.factory_arguments import TASKS
 
@@ -28,6 +29,18 @@ def test_tags_of_factory(pattern: str) -> None:
         *("kafka-drain", "kafka-drain:drain_group", "g", "mine")
     }
     assert {dag_id: {*dag.tags} for dag_id, dag in dags.items()} == expected
+
+
+def test_own_tags() -> None:
+    """A text isn't taken for the list of its characters."""
+    pipeline = Pipeline(name="a", topics=["a"], archive="/archives/a", watch={"lag": 5})
+
+    for make in (
+        lambda: create_group_dags("g", [pipeline], tags="prod"),
+        lambda: create_watch_dag([pipeline], tags="prod"),
+    ):
+        with pytest.raises(ConfigError, match=r"tags is 'prod', expected a list: \['prod'\]"):
+            make()
 
 
 def test_kind_tag_length() -> None:

@@ -72,7 +72,7 @@ _ELSEWHERE = {
     "spark.master": "it comes from the Spark connection",
     "spark.jars": "set jars=[…] in the pipeline; set in a session, it would take effect too late",
     "spark.jars.packages": "nothing is downloaded during a run; set jars=[…] in the pipeline",
-    "spark.submit.deployMode": "the driver runs in the spark-submit process (client)",
+    "spark.submit.deployMode": "it is --deploy-mode, or the Spark connection's deploy-mode",
     "spark.submit.pyFiles": "kafka-drain ships its own package",
 }
 

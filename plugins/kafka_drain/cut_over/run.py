@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,16 @@ from kafka_drain.cut_over.steps import (
     unready,
     way_back,
 )
-from kafka_drain.errors import ConfigError, CutOverError, GroupError, LagError
+from kafka_drain.errors import (
+    AuthorizationError,
+    ConfigError,
+    CutOverError,
+    GroupError,
+    GroupInUseError,
+    KafkaDrainError,
+    LagError,
+    TransientError,
+)
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import Part, PartOutcome
 from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
@@ -169,11 +178,14 @@ class CutOver:
         Returns:
             The way back, as it is in the archive; None if it was only shown.
 
+        A group that can't go back holds up no other one.
+
         Raises:
             CutOverError: When the hand-over has happened.
             ConfigError: When the groups were moved to another cluster.
             GroupError: When a group's consumers have committed in the target since.
             GroupInUseError: When they are active.
+            AuthorizationError: When an ACL on a group is missing.
         """
         started, clusters = self.clock(), self._clusters()
         if is_handed_over(_taken(self.history())):
@@ -184,15 +196,22 @@ class CutOver:
         recorded = {name: [GroupRecords(run.folder, name) for run in runs] for name in names}
         for each in recorded.values():
             _refuse_other_cluster(each, clusters[1])
+        failed: list[KafkaDrainError] = []
         for name, each in recorded.items():
-            for undone in undo_all(each, groups, name, apply=apply):
-                notes.append(f"group {name}: {undone.result}, {len(undone.left):,} left")
+            try:
+                undone = undo_all(each, groups, name, apply=apply)
+            except (AuthorizationError, GroupError, GroupInUseError) as error:
+                failed.append(error)
+                continue
+            notes += [f"group {name}: {one.result}, {len(one.left):,} left" for one in undone]
         mirror = look_at_mirror(self.archive, self.follower)
         for topic, records_sent in sorted(_sent(mirror).items()):
             notes.append(f"topic {topic} keeps {records_sent:,} records at the target")
         back = way_back(CutOverStep.PRODUCERS_OFF)
         for line in [*notes, *back]:
             self._tell(BACK, line)
+        if failed:
+            raise _not_back(failed, len(recorded))
         if not apply:
             return None
         source = look_at_source(self.archive.snapshot(), self.pipeline, self.source)
@@ -432,6 +451,21 @@ def _refuse_untold_groups(root: UPath) -> None:
             "some would be left behind. Take step groups again, grant Describe on the groups, or "
             "name those that move (groups; --group). Nothing was changed"
         )
+
+
+def _not_back(failed: Sequence[KafkaDrainError], groups: int) -> KafkaDrainError:
+    """Return the error of a way back that some groups can't go: only what may pass is tried again.
+
+    Args:
+        failed: The error of each of them.
+        groups: The number of all groups.
+    """
+    first = next((error for error in failed if not isinstance(error, TransientError)), failed[0])
+    others = "" if len(failed) == groups else f" The other {groups - len(failed):,} aren't held up"
+    return type(first)(
+        f"{BACK}: {len(failed):,} of {groups:,} groups can't go back: "
+        f"{'. '.join(map(str, failed))}.{others}"
+    )
 
 
 def _refuse_other_cluster(recorded: Iterable[GroupRecords], cluster_id: str) -> None:

@@ -147,6 +147,17 @@ def refuse_rewritten(
     return lines
 
 
+def unread_files(root: UPath, paths: Sequence[str]) -> list[str]:
+    """Name the files without a receipt that couldn't be read to be compared with Kafka's log."""
+    if not paths:
+        return []
+    return [
+        f"{len(paths):,} files that aren't sealed can't be read, such as {min(paths)}: what they "
+        f"hold isn't compared with Kafka's records; `kafka-drain validate {quoted(root)}` says "
+        "what is damaged"
+    ]
+
+
 def way_on(root: UPath) -> str:
     """Return the advice for archiving a rewritten log's records beside the archived ones."""
     return (

@@ -41,6 +41,7 @@ from kafka_drain.drain.kafka_checks import (
     refuse_truncated,
     refuse_unfinishable,
     retention_warnings,
+    unread_files,
     way_past_batch,
 )
 from kafka_drain.drain.starting_offsets import resolve_starting_offsets
@@ -96,8 +97,8 @@ class DrainPlan:
         hidden: Number of offsets by partition that are behind an open transaction, so that
             read_committed can't read them yet.
         warnings: Warnings for the user.
-        not_compared: Partitions of which the archive's newest record can't be compared with
-            Kafka's, and why.
+        not_compared: Partitions and files whose newest records can't be compared with Kafka's, and
+            why.
         skips_expired: Whether expired offsets were acknowledged, so that Spark may skip them.
         skipped: Offsets that haven't been drained and that Kafka no longer has.
     """
@@ -172,6 +173,7 @@ class DrainPlan:
             "start": to_spark_json(self.start),
             "end": to_spark_json(self.end),
             "warnings": self.warnings,
+            "not_compared": self.not_compared,
         }
 
 
@@ -214,6 +216,7 @@ def preflight(
     unsealed: dict[TopicPartition, SealedTail] = {}
     new: Sequence[SinkFile] = ()
     not_compared: list[str] = []
+    unread: list[str] = []
     if archive.exists or archive.has_lost_document:
         snapshot = archive.snapshot()
         known = snapshot.topics_now
@@ -243,7 +246,7 @@ def preflight(
         state = _check_state(snapshot, generation)
         checkpoint, last_listed = state.checkpoint, state.manifest.last_batch
         if new := state.new:
-            unsealed = unsealed_tails(generation, generation.document.format, new)
+            unsealed, unread = unsealed_tails(generation, generation.document.format, new)
         pending = checkpoint.last_offsets != checkpoint.last_commit
         if last_listed is not None:
             listed = checkpoint.ends.get(last_listed, {})
@@ -282,6 +285,7 @@ def preflight(
         tails = archived_tails(snapshot, start)
         high = {tp: end[tp] + hidden.get(tp, 0) for tp in end}
         not_compared = refuse_rewritten(snapshot, cluster, tails, first, high, unsealed, new)
+        not_compared += unread_files(snapshot.root, unread)
     locked_before = snapshot.document.immutability if snapshot else None
     warnings += filter(None, [weakened(locked_before, pipeline.immutable)])
     observed = read_observations(archive)

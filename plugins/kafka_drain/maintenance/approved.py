@@ -197,6 +197,7 @@ def plan_text(plan: MaintenancePlan) -> str:
     facts = [
         ("archive", figures["archive"]),
         ("closes the open generation", plan.roll or "no"),
+        ("carries out on what was sealed since", plan.named_erasures if plan.erasures else "none"),
         ("records deleted", deleted),
         ("files deleted", f"{figures['deleted_files']:,} ({figures['deleted_bytes']:,} bytes)"),
         (
@@ -217,13 +218,13 @@ def plan_text(plan: MaintenancePlan) -> str:
     lines = [f"deletes {found.line()}" for found in plan.deletions if found.dated_later]
     lines += [f"compacts {found.line()}" for found in plan.compactions]
     lines += [f"leaves {held}" for held in plan.held]
-    lines += [f"compacts and deletes nothing: {plan.waits_for}"] * bool(plan.waits_for)
+    lines += [f"erases, compacts and deletes nothing: {plan.waits_for}"] * bool(plan.waits_for)
     parts = [
         f"### Maintain {figures['archive']}: delete {deleted:,} records",
         table(("", ""), facts),
         table(("partition", "records deleted", "all of them"), rows) if rows else "",
         bullets(lines),
-        "Deleted records are gone. Files that were compacted are deleted once the new ones are "
-        "proven to hold the same records.",
+        "Deleted records are gone. Files that were compacted, now or before, are deleted once the "
+        "new ones are proven to hold the same records.",
     ]
     return "\n\n".join(part for part in parts if part)

@@ -27,7 +27,13 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.intervals import time_text
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.bound_cluster import refuse_other_if_known
-from kafka_drain.maintenance.erase import ErasurePlan, erasure_document, plan_document, run_erasure
+from kafka_drain.maintenance.erase import (
+    ErasurePlan,
+    erasure_document,
+    incomplete,
+    plan_document,
+    run_erasure,
+)
 from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.spark.engine import SparkRunner
 
@@ -199,16 +205,16 @@ def plan_text(plan: ErasurePlan) -> str:
         )
         for each in plan.erasures
     ]
-    return "\n\n".join(
-        [
-            f"### Erase {plan.records:,} records of {figures['archive']}",
-            table(("", ""), facts),
-            table(("erasure", "request", "asked for by", "names", "records"), rows),
-            bullets([f"doesn't reach {copy}" for copy in plan.copies]),
-            "Erased records are gone: this can't be undone. All others are proven to be as they "
-            "were. What is drained between this plan and its end, and is named, belongs to it.",
-        ]
-    )
+    parts = [
+        f"### Erase {plan.records:,} records of {figures['archive']}",
+        table(("", ""), facts),
+        table(("erasure", "request", "asked for by", "names", "records"), rows),
+        bullets([f"doesn't reach {copy}" for copy in plan.copies]),
+        f"The erasure {incomplete(plan.locked)}." if plan.locked.files else "",
+        "Erased records are gone: this can't be undone. All others are proven to be as they were. "
+        "What is drained between this plan and its end, and is named, belongs to it.",
+    ]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _named(document: ErasureDocument) -> str:

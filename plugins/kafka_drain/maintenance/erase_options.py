@@ -17,11 +17,11 @@ class EraseOptions(Options):
     request: Text = option(
         None,
         "",
-        "Id of the request, which receipts name: no personal data. Default: what was asked for "
+        "Id of the request, kept in the archive: no personal data. Default: what was asked for "
         "before is carried out on records that were drained since.",
         metavar="ID",
     )
-    by: Text = option(None, "", "Who asked, for the receipts: no personal data.", metavar="WHO")
+    by: Text = option(None, "", "Who asked, kept in the archive: no personal data.", metavar="WHO")
     topics: tuple[str, ...] = option(
         WHICH, (), "Only of these topics. Default: of all.", flags=["--topic"], metavar="TOPIC"
     )

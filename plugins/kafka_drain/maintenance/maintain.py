@@ -1,6 +1,7 @@
 """Maintenance: roll the open generation, compact closed segments, delete expired files.
 
     roll       closes the open generation when it is due, between two drains
+    erase      carries out the erasures in force on what was sealed since
     compact    rewrites small files of closed generations and windows as few large ones
     retention  deletes files whose newest record is too old
     remove     deletes superseded files, after the new files were compared with their receipts
@@ -17,6 +18,7 @@ from datetime import timedelta
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.erasures import in_force, read_erasures
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.receipts import ReceiptError
@@ -59,7 +61,8 @@ class MaintenancePlan:
         compactions: Small files to rewrite as large ones.
         deletions: Files that are too old.
         held: Files that aren't compacted or deleted now, with reasons.
-        waits_for: Why nothing is compacted or deleted; empty if there is no obstacle.
+        waits_for: Why nothing is erased, compacted or deleted; empty if there is no obstacle.
+        erasures: Numbers of the erasures in force, carried out on what was sealed since.
     """
 
     archive: Archive
@@ -68,23 +71,33 @@ class MaintenancePlan:
     deletions: Sequence[Deletion] = field(default=())
     held: Sequence[str] = field(default=())
     waits_for: str = ""
+    erasures: Sequence[int] = field(default=())
 
     def lines(self) -> list[str]:
         """Return the plan as lines of text for the user."""
         name = f"maintain {self.archive.root}"
         lines = [f"{name}: closes the open generation: {self.roll}"] if self.roll else []
         if self.waits_for:
-            lines.append(f"{name}: compacts and deletes nothing: {self.waits_for}")
+            lines.append(f"{name}: erases, compacts and deletes nothing: {self.waits_for}")
+        if self.erasures:
+            lines.append(f"{name}: carries out {self.named_erasures} on what was sealed since")
         lines += [f"{name}: deletes {deletion.line()}" for deletion in self.deletions]
         lines += [f"{name}: compacts {compaction.line()}" for compaction in self.compactions]
         lines += [f"{name}: leaves {held}" for held in self.held]
         return lines or [f"{name}: nothing to do"]
+
+    @property
+    def named_erasures(self) -> str:
+        """The erasures in force, in words."""
+        numbers = ", ".join(map(str, self.erasures))
+        return f"erasure{'s' * (len(self.erasures) > 1)} {numbers}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan's figures as JSON types."""
         return {
             "archive": str(self.archive.root),
             "roll": self.roll,
+            "erasures": list(self.erasures),
             "compactions": len(self.compactions),
             "compacted_files": sum(len(found.files) for found in self.compactions),
             "compacted_bytes": sum(found.group.bytes for found in self.compactions),
@@ -150,7 +163,8 @@ def plan_maintenance(
     held += future
     if left:
         held.append(f"{locks.summary(left)}, which are past retention_days")
-    return MaintenancePlan(archive, roll, compactions, deletions, held)
+    erasures = [each.number for each in in_force(read_erasures(archive.root))]
+    return MaintenancePlan(archive, roll, compactions, deletions, held, erasures=erasures)
 
 
 def _too_old(pipeline: Pipeline, clock: Clock) -> TimeRange | None:

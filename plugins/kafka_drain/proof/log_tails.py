@@ -258,38 +258,48 @@ def _newest_in_windows(
 
 def unsealed_tails(
     generation: Generation, file_format: str, files: Iterable[SinkFile]
-) -> dict[TopicPartition, SealedTail]:
+) -> tuple[dict[TopicPartition, SealedTail], list[str]]:
     """Return the newest record of partitions in files that are committed, but not sealed yet.
 
-    Of the newest `FILES`; one that can't be read is left out: validation reports it.
+    Of the newest `FILES`.
 
     Args:
         generation: The generation that owns them.
         files: The files, as the manifest lists them.
+
+    Returns:
+        The records, and the paths of those files that can't be read.
     """
     newest: dict[TopicPartition, tuple[int, str]] = {}
-    for path, held in _unsealed_offsets(generation, file_format, files):
+    unreadable: list[str] = []
+    for path, held in _unsealed_offsets(generation, file_format, files, unreadable):
         newest[held.tp] = max((held.last, path), newest.get(held.tp, (0, "")))
     found: dict[TopicPartition, SealedTail] = {}
     for tp, (offset, path) in newest.items():
         span = OffsetRange(offset, offset + 1)
         hashes = _hashes(generation.root, path, file_format, tp, span)
         found[tp] = SealedTail.of(offset, hashes.get(offset))
-    return found
+    return found, unreadable
 
 
 def _unsealed_offsets(
-    generation: Generation, file_format: str, files: Iterable[SinkFile]
+    generation: Generation, file_format: str, files: Iterable[SinkFile], unreadable: list[str]
 ) -> Iterator[tuple[str, FileOffsets]]:
-    """Yield paths of the newest `FILES` of some files, with what they hold of a partition."""
+    """Yield paths of the newest `FILES` of some files, with what they hold of a partition.
+
+    Args:
+        unreadable: The paths of those that can't be read are added to it.
+    """
     # Not at the top: few drains need pyarrow, and importing it takes longer than their checks do.
     from kafka_drain.data_files.reader import read_offsets, topic_of
 
     for file in sorted(files, key=lambda file: file.modified)[-FILES:]:
         path = f"{generation.data_name}/{file.path}"
-        with suppress(DataFileError, OSError):
+        try:
             for held in read_offsets(generation.root / path, file_format, topic_of(path)):
                 yield path, held
+        except (DataFileError, OSError):
+            unreadable.append(path)
 
 
 def _hashes(
@@ -534,7 +544,7 @@ def _unsealed_hash_at(
     if generation is None:
         return None
     file_format, span = generation.document.format, OffsetRange(offset, offset + 1)
-    for path, held in _unsealed_offsets(generation, file_format, files):
+    for path, held in _unsealed_offsets(generation, file_format, files, []):
         if held.tp == tp and held.first <= offset <= held.last:
             hashes = _hashes(generation.root, path, file_format, tp, span)
             if value := hashes.get(offset):

@@ -21,7 +21,7 @@ from kafka_drain.archive.schema_seals import SCHEMAS, schemas_digests, seal_sche
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.values import Values
-from kafka_drain.errors import ConfigError, RegistryUnavailableError
+from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.avro import parse_schema, self_contained, why_no_columns
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
 from kafka_drain.storage.paths import quoted
@@ -103,8 +103,8 @@ def plan_values(
 ) -> ValuePlan:
     """Plan the decoding of a drain's values; change nothing.
 
-    An unavailable registry doesn't stop a drain that already has schemas: values that it can't
-    decode stay raw.
+    A registry that is unavailable, rejects the login or has lost a subject doesn't stop a drain
+    that already has schemas of it: values that they can't decode stay raw.
 
     Args:
         pipeline: The pipeline, whose `values` settings apply.
@@ -114,7 +114,7 @@ def plan_values(
     Raises:
         ConfigError: When a schema can't be read or yields no columns, when there is none, or when
             an id has a different schema in the archive.
-        AuthenticationError: When the registry rejects the login.
+        AuthenticationError: When the registry rejects the login, and the archive knows no schema.
         RegistryUnavailableError: When it doesn't respond, and the archive knows no schema.
     """
     values = pipeline.values
@@ -178,20 +178,24 @@ def _learn(
             "--registry-config with the registry's url"
         )
     answers = True
-    try:
-        for subject in pipeline.subjects if registry else ():
-            have: dict[int, set[int]] = {}
-            for schema in known.values():
-                if schema.subject == subject and schema.version:
-                    have.setdefault(schema.version, set()).add(schema.id)
+    for subject in pipeline.subjects if registry else ():
+        have: dict[int, set[int]] = {}
+        for schema in known.values():
+            if schema.subject == subject and schema.version:
+                have.setdefault(schema.version, set()).add(schema.id)
+        try:
             found, skipped = registry.schemas(subject, have)  # type: ignore[union-attr]
-            new += found
-            warnings += skipped
-    except RegistryUnavailableError as error:
-        if not known and not new:
-            raise
-        answers = False
-        warnings.append(f"{error}; values are decoded with the archive's own copies of schemas")
+        except (AuthenticationError, ConfigError, RegistryUnavailableError) as error:
+            is_of_subject = isinstance(error, ConfigError)
+            if not (have if is_of_subject else known or new):
+                raise
+            warnings.append(f"{error}; values are decoded with the archive's own copies of schemas")
+            if is_of_subject:
+                continue
+            answers = False
+            break
+        new += found
+        warnings += skipped
     schemas = dict(known)
     for schema in new:
         before = schemas.setdefault(schema.id, schema)

@@ -348,7 +348,7 @@ def _for_connect(
     if pipeline.jars:
         raise ConfigError(
             "jars in the pipeline have no effect on a Spark Connect server, which loads its own "
-            "when it starts: leave them out, and start the server with --jars"
+            "when it starts: leave them out, and start the server with `spark-server --jar`"
         )
     spark_home()  # refuses a pyspark that can't be imported
     path = _application_path()

@@ -195,7 +195,7 @@ def plan_backfill(
     # Records that it takes for archived already must be those in Kafka, and so must earlier ones.
     high = cluster.latest(partitions, "read_uncommitted")
     tails, new = archived_tails(snapshot, partitions), read_state(snapshot, generation).new
-    unsealed = unsealed_tails(generation, generation.document.format, new)
+    unsealed, _ = unsealed_tails(generation, generation.document.format, new)
     refuse_rewritten(snapshot, cluster, tails, first, high, unsealed, new)
     # The plan would be frozen without the offsets that new records get up to there.
     refuse_truncated(archive.root, owned.sealed, high, {})

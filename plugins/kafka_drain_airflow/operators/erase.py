@@ -37,8 +37,8 @@ class EraseOperator(ApplyOperator):
     if it was frozen, also plan_id, expires_at and approval.
 
     :param pipeline: the pipeline, or its keys as a dict (templated)
-    :param request: id of the request, for the receipts; no personal data (templated)
-    :param by: the requester, for the receipts; no personal data (templated)
+    :param request: id of the request, kept in the archive; no personal data (templated)
+    :param by: the requester, kept in the archive; no personal data (templated)
     :param topics: only of these topics; empty for all (templated)
     :param from_time: lowest timestamp of the records, ISO 8601 (templated)
     :param to_time: end of the timestamps, exclusive, ISO 8601 (templated)

@@ -14,10 +14,12 @@ from kafka_drain.cut_over import looking
 from kafka_drain.cut_over import run as module
 from kafka_drain.cut_over.steps import CutOverStep
 from kafka_drain.errors import (
+    AuthorizationError,
     ConfigError,
     CutOverError,
     GroupError,
     GroupInUseError,
+    KafkaDrainError,
     KafkaUnavailableError,
     LagError,
     TopicError,
@@ -420,6 +422,47 @@ def test_go_back(apply: bool, move: Move, mirror: Mirror) -> None:
         assert "topic copy keeps 10 records at the target" in back.notes
         assert any(note.startswith("group g: undone") for note in back.notes)
         assert "step mirror has to pass first" in refused(move, CutOverStep.PRODUCERS_OFF)
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([AuthorizationError("add the ACL")], AuthorizationError),
+        ([GroupInUseError("it is read")], GroupInUseError),
+        ([GroupInUseError("it is read"), GroupError("it has moved")], GroupError),
+    ],
+)
+def test_go_back_refused(
+    errors: list[KafkaDrainError],
+    expected: type[KafkaDrainError],
+    move: Move,
+    mirror: Mirror,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A group that can't go back holds up no other; a retry follows if it can help each of them."""
+    sent, groups = move.mirror(), [f"{number}" for number in range(len(errors))]
+    for group in (*groups, "g"):
+        move.translate(sent, group=group)
+    delete, count = move.at(move.target).delete, len(move.cut_over().history())
+    refusals = dict(zip(groups, errors, strict=True))
+
+    def refuses(group: str) -> None:
+        if error := refusals.get(group):
+            raise error
+        delete(group)
+
+    monkeypatch.setattr(move.at(move.target), "delete", refuses)
+
+    with pytest.raises(expected, match=f"{len(errors)} of {len(errors) + 1} groups") as raised:
+        move.cut_over(groups=(*groups, "g")).go_back(apply=True)
+
+    assert all(str(error) in str(raised.value) for error in errors)
+    assert "The other 1 aren't held up" in str(raised.value)
+    assert sorted(move.at(move.target).offsets) == groups
+    assert len(move.cut_over().history()) == count
+    refusals.clear()
+    assert move.cut_over(groups=(*groups, "g")).go_back(apply=True) is not None
+    assert move.at(move.target).offsets == {}
 
 
 def test_go_back_of_several_runs(move: Move, mirror: Mirror) -> None:

@@ -338,6 +338,22 @@ def test_preflight_log_rewritten_before_sealing(tmp_path: Path, is_rewritten: bo
         assert preflight(pipeline, cluster).not_compared == []
 
 
+def test_preflight_unsealed_damaged(tmp_path: Path) -> None:
+    """The plan names a file without a receipt that can't be compared with Kafka's log."""
+    archive = sealed_copy(tmp_path / "archive")
+    damaged, _ = add_batch(open_next(archive, "parquet", ["topic"]), 0, END, END + 8)
+    damaged.write_bytes(b"PAR1")
+    cluster: Any = golden_cluster()
+
+    plan = preflight(golden_pipeline(archive, partition_by=["topic"]), cluster)
+
+    [line] = plan.to_dict()["not_compared"]
+    assert "1 files that aren't sealed can't be read" in line
+    assert damaged.name in line
+    assert f"`kafka-drain validate {archive.root}`" in line
+    assert any(line in said for said in plan.lines())
+
+
 def test_preflight_newer_archive_format(tmp_path: Path, folder: Path) -> None:
     """An archive of a newer format is refused."""
     drained_archive(folder)
@@ -624,6 +640,7 @@ def test_preflight_plan(folder: Path) -> None:
         "start": '{"a":{"0":20,"1":5}}',
         "end": '{"a":{"0":30,"1":5}}',
         "warnings": [],
+        "not_compared": [],
     } == json.loads(json.dumps(plan.to_dict()))
 
 

@@ -16,10 +16,12 @@ from kafka_drain.maintenance.approved_erasure import (
     ErasureScope,
     freeze_erasure,
     plan_approved,
+    plan_text,
     run_approved,
 )
-from kafka_drain.maintenance.erase import run_erasure
+from kafka_drain.maintenance.erase import plan_erasure, run_erasure
 from kafka_drain.maintenance.erasure_request import ErasureRequest
+from kafka_drain.storage.immutability import Locked
 from tests.kafka_drain.fake_cluster import FakeCluster
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.maintenance.test_erase import (
@@ -195,3 +197,15 @@ def test_run_approved_other_cluster(made: MadeArchive) -> None:
 
     assert read_erasures(made.root) == []
     assert carry_out(made, frozen)["erased"] == 4
+
+
+def test_plan_text_locked(made: MadeArchive) -> None:
+    """Whoever approves is told what the store keeps of the erased records, and until when."""
+    plan = plan_erasure(pipeline_of(made.root), cluster(), REQUEST)
+    locked = dataclasses.replace(plan, locked=Locked(3, (NOW, NOW + timedelta(days=9))))
+
+    said = plan_text(locked)
+
+    assert "isn't complete while the store keeps 3 " in said
+    assert "2026-01-11" in said
+    assert "isn't complete" not in plan_text(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, LockedError, TerminalError
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance import maintain as maintaining
+from kafka_drain.maintenance.approved import plan_text
 from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease
@@ -174,6 +176,28 @@ def test_run_maintenance_erases_first(made: MadeArchive, monkeypatch: pytest.Mon
     assert maintained(made)["windows"][0] == "erase_0001"
 
     assert seen == [0]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "names"), [([], ""), ([1], "erasure 1"), ([1, 3], "erasures 1, 3")]
+)
+def test_plan_maintenance_erasures(
+    numbers: list[int], names: str, made: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan and its approval say which erasures maintenance carries out."""
+    found = [SimpleNamespace(number=number, lifted=None) for number in numbers]
+    lifted = SimpleNamespace(number=2, lifted=object())
+    monkeypatch.setattr(maintaining, "read_erasures", lambda _: [*found, lifted])
+    pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
+
+    plan = plan_maintenance(pipeline)
+
+    assert plan.to_dict()["erasures"] == numbers
+    said = f"carries out {names} on what was sealed since"
+    assert [line for line in plan.lines() if "carries out" in line] == (
+        [f"maintain {made.root}: {said}"] if numbers else []
+    )
+    assert f"| carries out on what was sealed since | {names or 'none'} |" in plan_text(plan)
 
 
 def test_run_maintenance_killed(made: MadeArchive) -> None:

@@ -637,10 +637,27 @@ def test_unsealed_tails(made: MadeArchive) -> None:
     """The newest record of files that aren't sealed yet is read from them."""
     listed = sink_files(made, {A: dense(0, 20, FIRST_MS), B: dense(3, 4, FIRST_MS)})
 
-    tails = unsealed_tails(made.archive.generation(1), "parquet", listed)
+    tails, unreadable = unsealed_tails(made.archive.generation(1), "parquet", listed)
 
     assert {tp: tail.offset for tp, tail in tails.items()} == {A: 19, B: 3}
     assert all(tail.hash for tail in tails.values())
+    assert unreadable == []
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_unsealed_tails_unreadable(is_lost: bool, made: MadeArchive) -> None:
+    """A file that can't be read is named: what it holds isn't compared."""
+    generation = made.archive.generation(1)
+    listed = sink_files(made, {A: dense(0, 20, FIRST_MS), B: dense(3, 4, FIRST_MS)})
+    names = [f"{generation.data_name}/{file.path}" for file in listed]
+    [damaged] = [name for name in names if "partition=1" in name or name == names[-1]][-1:]
+    path = Path(str(made.root), damaged)
+    path.unlink() if is_lost else path.write_bytes(b"PAR1")
+
+    tails, unreadable = unsealed_tails(generation, "parquet", listed)
+
+    assert unreadable == [damaged]
+    assert len(tails) == 1
 
 
 def test_receipt_keeps_tail(tmp_path: Path) -> None:

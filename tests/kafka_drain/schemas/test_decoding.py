@@ -14,7 +14,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ConfigError, RegistryUnavailableError
+from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
 from kafka_drain.findings import Reason
 from kafka_drain.schemas.decoding import ValuePlan, frozen_values, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
@@ -150,6 +150,42 @@ def test_plan_values_registry_gone(tmp_path: Path) -> None:
     assert "the archive's own copies of schemas" in warning
     # Also where the next generation is opened meanwhile.
     assert plan_values(pipeline, archive, None, client).spec == first.spec
+
+
+def test_plan_values_registry_refuses(registry: FakeRegistry, tmp_path: Path) -> None:
+    """A login that the registry refuses stops only a first drain, as its outage does."""
+    pipeline, archive = pipeline_to(tmp_path, BY_REGISTRY), Archive.at(tmp_path)
+    client = SchemaRegistry(registry.settings)
+    first = plan_values(pipeline, archive, None, client)
+    registry.login = "other:login"
+    with pytest.raises(AuthenticationError):
+        plan_values(pipeline, archive, None, client)
+    generation = opened(tmp_path, first)
+
+    for of in (generation, None):
+        plan = plan_values(pipeline, archive, of, client)
+
+        assert (plan.spec, plan.changed) == (first.spec, False)
+        assert "the archive's own copies of schemas" in plan.warnings[0]
+
+
+def test_plan_values_subject_gone(registry: FakeRegistry, tmp_path: Path) -> None:
+    """A subject that was deleted for good stops no drain of its archive, but that of another."""
+    pipeline, archive = pipeline_to(tmp_path, BY_REGISTRY), Archive.at(tmp_path)
+    client = SchemaRegistry(registry.settings)
+    first = plan_values(pipeline, archive, None, client)
+    generation = opened(tmp_path, first)
+    del registry._subjects["orders-value"]
+
+    for of in (generation, None):
+        plan = plan_values(pipeline, archive, of, client)
+
+        assert (plan.spec, plan.changed) == (first.spec, False)
+        assert "orders-value" in plan.warnings[0]
+    # A subject of which the archive has nothing may be a mistake in the settings.
+    other = pipeline_to(tmp_path, {**BY_REGISTRY, "subjects": ["orders-value", "ordres-value"]})
+    with pytest.raises(ConfigError, match="ordres-value"):
+        plan_values(other, archive, None, client)
 
 
 def test_plan_values_no_registry_named(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kafka(parser)
     add_registry(parser, "the target's Schema Registry")
     parser.add_argument(
-        "--run", required=True, metavar="RUN", help="key of the run, its folder in republish/"
+        "--run", required=True, metavar="RUN", help="the run's name, or its folder in republish/"
     )
 
 

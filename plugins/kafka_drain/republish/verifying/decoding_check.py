@@ -22,7 +22,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.planning.binding import Binding, contradiction_of
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap
 from kafka_drain.republish.verifying.target_reader import TargetReader, target_client
 from kafka_drain.republish.verifying.verify import END_TIMEOUT_SECONDS
@@ -105,29 +105,31 @@ class DecodingCheck:
 
 
 def check_run(
-    archive: Archive, key: str, cluster: KafkaCluster, registry: SchemaRegistry
+    archive: Archive, name: str, cluster: KafkaCluster, registry: SchemaRegistry
 ) -> DecodingCheck:
     """Decode the records that a finished run has sent; see `check_decoding`.
 
     Args:
-        key: Key of the run, its folder in `republish/`.
+        name: The run's name, or its key, which is its folder in `republish/`.
         cluster: The target cluster.
         registry: The target's Schema Registry.
 
     Raises:
-        ConfigError: When there is no finished run of this key.
+        ConfigError: When there is no finished run of this name or key.
         TopicError: When it sent to another cluster, or to a topic that is gone.
     """
-    run = RepublishRun(archive.state, key)
+    runs = [RepublishRun(archive.state, key) for key in (name, run_key(name))]
+    run = next((each for each in runs if each.has_ended), runs[0])
     plan, written = run.plan(), run.offset_map()
     if plan is None or written is None or not run.has_ended:
         raise ConfigError(
-            f"{archive.root} has no finished run {key}; expected the name of a folder in republish/"
+            f"{archive.root} has no finished run {name}; expected a run's name, or that of its "
+            "folder in republish/"
         )
     contradiction = contradiction_of(cluster, Binding.of_plan(plan))
     if contradiction is not None:
         raise TopicError(
-            f"run {key} {contradiction}. Nothing was read; name the cluster that it sent to"
+            f"run {name} {contradiction}. Nothing was read; name the cluster that it sent to"
         )
     return check_decoding(
         plan,

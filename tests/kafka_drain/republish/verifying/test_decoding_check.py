@@ -251,8 +251,14 @@ def test_check_decoding_counts(monkeypatch: pytest.MonkeyPatch, number: int) -> 
         ("elsewhere", "new", "sends to topic copy with id id-of-copy, which has been recreated"),
     ],
 )
-def test_check_run_elsewhere(cluster_id: str, topic_id: str, says: str, tmp_path: Path) -> None:
-    """Records of another cluster, or another topic of this name, aren't those that were sent."""
+@pytest.mark.parametrize("name", ["copy", "copy-6f5a6034e770"])
+def test_check_run_elsewhere(
+    name: str, cluster_id: str, topic_id: str, says: str, tmp_path: Path
+) -> None:
+    """Records of another cluster, or another topic of this name, aren't those that were sent.
+
+    A run is found by its name and by its folder's.
+    """
     archive = Archive.at(str(shutil.copytree(DATA / "archive_0_1", tmp_path / "archive")))
     cluster: Any = FakeCluster(
         {TopicPartition("copy", number): Log() for number in range(2)},
@@ -262,6 +268,6 @@ def test_check_run_elsewhere(cluster_id: str, topic_id: str, says: str, tmp_path
     registry = SchemaRegistry({"url": "http://never-asked:1"})
 
     with pytest.raises(TopicError, match=says) as raised:
-        check_run(archive, "copy-6f5a6034e770", cluster, registry)
+        check_run(archive, name, cluster, registry)
 
     assert "Nothing was read; name the cluster that it sent to" in str(raised.value)
