@@ -442,7 +442,7 @@ class Reason(str, Enum):
         "the archive's own copy of a receipt or document was changed, so that it can't be used if "
         "the original is lost; the original is checked separately",
         "no action needed if no other finding is about the original: `kafka-drain validate --deep` "
-        "then rewrites the copy from it, if it reaches Kafka, and the next one no longer reports it",
+        "then rewrites the copy, if it reaches Kafka, and the next one no longer reports it",
     )
     CLUSTER_STATE_LOST = (
         "cluster_state_lost",

@@ -152,9 +152,8 @@ def unread_files(root: UPath, paths: Sequence[str]) -> list[str]:
     if not paths:
         return []
     return [
-        f"{len(paths):,} files that aren't sealed can't be read, such as {min(paths)}: what they "
-        f"hold isn't compared with Kafka's records; `kafka-drain validate {quoted(root)}` says "
-        "what is damaged"
+        f"{len(paths):,} files that aren't sealed can't be read, such as {min(paths)}: they aren't "
+        f"compared with Kafka's records; see `kafka-drain validate {quoted(root)}`"
     ]
 
 

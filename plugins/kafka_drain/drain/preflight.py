@@ -436,7 +436,8 @@ def _check_how_files_are_written(pipeline: Pipeline, generation: SnapshotGenerat
         raise ArchiveError(
             f"{generation.folder} holds {seen[0]} partitioned by {seen[1]}, but the pipeline says "
             f"{pipeline.format} partitioned by {pipeline.partition_by}. Readers need the same "
-            "layout throughout a generation; change the pipeline back or choose another archive"
+            "layout throughout a generation; change the pipeline back, choose another archive, or "
+            f"write this one anew (`kafka-drain reprocess {quoted(generation.root)}`)"
         )
 
 

@@ -197,7 +197,7 @@ def plan_text(plan: MaintenancePlan) -> str:
     facts = [
         ("archive", figures["archive"]),
         ("closes the open generation", plan.roll or "no"),
-        ("carries out on what was sealed since", plan.named_erasures if plan.erasures else "none"),
+        ("carries out on what was sealed since", plan.carried_out),
         ("records deleted", deleted),
         ("files deleted", f"{figures['deleted_files']:,} ({figures['deleted_bytes']:,} bytes)"),
         (
@@ -218,7 +218,7 @@ def plan_text(plan: MaintenancePlan) -> str:
     lines = [f"deletes {found.line()}" for found in plan.deletions if found.dated_later]
     lines += [f"compacts {found.line()}" for found in plan.compactions]
     lines += [f"leaves {held}" for held in plan.held]
-    lines += [f"erases, compacts and deletes nothing: {plan.waits_for}"] * bool(plan.waits_for)
+    lines += [plan.waiting] * bool(plan.waits_for)
     parts = [
         f"### Maintain {figures['archive']}: delete {deleted:,} records",
         table(("", ""), facts),

@@ -78,19 +78,24 @@ class MaintenancePlan:
         name = f"maintain {self.archive.root}"
         lines = [f"{name}: closes the open generation: {self.roll}"] if self.roll else []
         if self.waits_for:
-            lines.append(f"{name}: erases, compacts and deletes nothing: {self.waits_for}")
+            lines.append(f"{name}: {self.waiting}")
         if self.erasures:
-            lines.append(f"{name}: carries out {self.named_erasures} on what was sealed since")
+            lines.append(f"{name}: carries out {self.carried_out} on what was sealed since")
         lines += [f"{name}: deletes {deletion.line()}" for deletion in self.deletions]
         lines += [f"{name}: compacts {compaction.line()}" for compaction in self.compactions]
         lines += [f"{name}: leaves {held}" for held in self.held]
         return lines or [f"{name}: nothing to do"]
 
     @property
-    def named_erasures(self) -> str:
+    def waiting(self) -> str:
+        """The obstacle, if there is one, in words."""
+        return f"erases, compacts and deletes nothing: {self.waits_for}"
+
+    @property
+    def carried_out(self) -> str:
         """The erasures in force, in words."""
         numbers = ", ".join(map(str, self.erasures))
-        return f"erasure{'s' * (len(self.erasures) > 1)} {numbers}"
+        return f"erasure{'s' * (len(self.erasures) > 1)} {numbers}" if numbers else "none"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan's figures as JSON types."""

@@ -113,7 +113,7 @@ def add_spark(parser: argparse.ArgumentParser, master: str = "Spark master (%(de
         "--deploy-mode",
         choices=("client", "cluster"),
         default="client",
-        help="where the driver runs: in this command (%(default)s), or in YARN or Kubernetes",
+        help="where the driver runs: in this command (%(default)s), or in the cluster",
     )
     parser.add_argument(
         *("--spark-conf", "--conf"),
