@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.dag import DagTag
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from sqlalchemy import String, and_, cast, func, or_, select
 
@@ -135,8 +136,13 @@ def _by_outlets(session: Any) -> list[Validation]:
     found = [validation for validation in told if validation]
     known = {(validation.dag_id, validation.task_id) for validation in found}
     # Outlets that users add to a validation aren't archives.
-    older = [_by_names(*row) for row in rows if tuple(row[:2]) not in known]
-    return [*found, *filter(None, older)]
+    others = [row for row in rows if tuple(row[:2]) not in known]
+    declared = _declared(session, {row[0] for row in others})
+    for dag_id, task_id, uri, extra in others:
+        told_of = declared.get((dag_id, task_id, uri), extra)
+        one = _validation(dag_id, task_id, uri, told_of) or _by_names(dag_id, task_id, uri, extra)
+        found += [one] if one else []
+    return found
 
 
 def _by_events(session: Any) -> list[Validation]:
@@ -163,6 +169,41 @@ def _by_events(session: Any) -> list[Validation]:
         .where(newest.c.age == 1)
     )
     return [validation for row in rows if (validation := _validation(*row))]
+
+
+def _declared(session: Any, dag_ids: Collection[str]) -> dict[tuple[Any, Any, Any], Any]:
+    """Return the extras of outlets as DAGs declare them, by DAG, task and URI.
+
+    Of an asset, Airflow keeps the extra that it parsed last: a bare `Asset` as the schedule of
+    another file's DAG takes the archive's away.
+    """
+    if not dag_ids:
+        return {}
+    age = func.row_number().over(
+        partition_by=SerializedDagModel.dag_id, order_by=SerializedDagModel.last_updated.desc()
+    )
+    aged = (
+        select(SerializedDagModel.dag_hash, SerializedDagModel.dag_id, age.label("age"))
+        .where(SerializedDagModel.dag_id.in_(dag_ids))
+        .subquery()
+    )
+    newest = and_(
+        SerializedDagModel.dag_id == aged.c.dag_id,
+        SerializedDagModel.dag_hash == aged.c.dag_hash,
+        aged.c.age == 1,
+    )
+    return {
+        (dag.dag_id, task.get("task_id"), outlet.get("uri")): _plain(outlet.get("extra"))
+        for dag in session.scalars(select(SerializedDagModel).join(aged, newest))
+        for task in map(_plain, _plain((dag.data or {}).get("dag")).get("tasks") or ())
+        for outlet in map(_plain, task.get("outlets") or ())
+    }
+
+
+def _plain(serialized: Any) -> dict[str, Any]:
+    """Return an object of a serialized DAG without its type."""
+    plain = serialized.get("__var", serialized) if isinstance(serialized, dict) else None
+    return plain if isinstance(plain, dict) else {}
 
 
 def _validation(dag_id: str, task_id: str, uri: str, extra: Any) -> Validation | None:

@@ -171,13 +171,15 @@ def test_archives_of(tmp_path: Path) -> None:
     from airflow.models.asset import AssetModel, TaskOutletAssetReference
     from airflow.models.base import Base
     from airflow.models.dag import DagTag
+    from airflow.models.serialized_dag import SerializedDagModel
     from sqlalchemy import create_engine
     from sqlalchemy.orm import Session
 
     from kafka_drain_airflow.pages.database import archives_of
 
     engine = create_engine(f"sqlite:///{tmp_path}/airflow.db")
-    tables = [model.__table__ for model in (AssetModel, TaskOutletAssetReference, DagTag)]
+    models = (AssetModel, TaskOutletAssetReference, DagTag, SerializedDagModel)
+    tables = [model.__table__ for model in models]
     Base.metadata.create_all(engine, tables=tables)
     with Session(engine) as session:
         extras = {"s3://b/a": {"archive_conn_id": "aws"}, "file:///data/b": {}}

@@ -6,22 +6,31 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from airflow.models.base import Base
 from airflow.models.dag import DagTag
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain_airflow import create_dags
 from kafka_drain_airflow.pages.answers import archive_at
 from kafka_drain_airflow.pages.database import Place, archives_of, dags_of, groups_of
 from kafka_drain_airflow.pages.finding import Validation, chosen, dag_of, pages_of
 from kafka_drain_airflow.pages.rights import Rights
 
-MODELS: tuple[Any, ...] = (DagTag,)
+MODELS: tuple[Any, ...] = (DagTag, SerializedDagModel)
 if AIRFLOW_V_3_0_PLUS:
     from airflow.models.asset import AssetEvent, AssetModel, TaskOutletAssetReference
+
+    try:
+        from airflow.serialization.serialized_objects import DagSerialization
+    except ImportError:  # before 3.2
+        from airflow.serialization.serialized_objects import SerializedDAG as DagSerialization
 
     MODELS += (AssetModel, AssetEvent, TaskOutletAssetReference)
 
@@ -127,6 +136,25 @@ def test_archive_of_older_dags(session: Session) -> None:
 
     assert archives_of(session, ["drain_a", "drain_group_g", "drain_b"]) == {"drain_a": Place("/a")}
     assert groups_of(session, ["drain_a"]) == {"drain_a": ["drain_group_g"]}
+
+
+def test_archive_of_bare_asset(session: Session) -> None:
+    """A bare asset in another DAG file takes the extra away: the validation's own DAG has it."""
+    orders = Pipeline(name="orders", topics=["o"], archive="s3://b/orders", archive_conn_id="aws")
+    for dag in create_dags(orders, dag_id="team.{kind}.{name}").values():
+        row = {"id": uuid4(), "dag_id": dag.dag_id, "dag_hash": "", "dag_version_id": uuid4()}
+        row |= dict.fromkeys(("created_at", "last_updated"), datetime.now(timezone.utc))
+        row["data"] = DagSerialization.to_dict(dag)
+        session.execute(insert(SerializedDagModel.__table__).values(row))
+    add(session, "s3://b/orders", "", ("team.drain.orders", "validate"), ("other", "validate"))
+    for dag_id in ("team.drain.orders", "other"):
+        tag(session, dag_id, "kafka-drain")
+
+    assert archives_of(session, ["team.drain.orders", "other"]) == {
+        "team.drain.orders": Place("s3://b/orders", "aws")
+    }
+    [found] = pages_of(session).values()
+    assert (found.name, found.kafka_conn_id) == ("orders", "kafka_default")
 
 
 def test_outlet_beside_archive(session: Session) -> None:
