@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from airflow.providers.common.compat.sdk import BaseHook
 
 from kafka_drain.pages.commands import Reach
@@ -65,7 +67,8 @@ def _registry(conn_id: str, notes: list[str]) -> str:
     """Return the registry's URL, if that is all that opens it."""
     settings = _extra(conn_id, notes)
     url = str(settings.pop("url", "") or "")
-    if settings and conn_id:
+    has_login = "@" in urlsplit(url).netloc
+    if (settings or has_login) and conn_id:
         notes.append(
             "`--registry-config` names a file with the extra of the Airflow connection "
             f"{_named(conn_id)}"

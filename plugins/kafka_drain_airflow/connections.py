@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 PROBLEM_KEY, PROBLEM_LENGTH = "problem", 1000
 #: XCom of a running task: which server it waits for, as `said` in its log; empty if it answers.
 WAITING_KEY = "waiting"
+#: XCom of a group's drain: the pipelines that it didn't drain, by name.
+NOT_DRAINED_KEY = "not_drained"
 #: Programs that a Spark connection may name, looked up on the PATH; the first is the default.
 SPARK_BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
 

@@ -156,6 +156,11 @@ def check_dag_arguments(given: Mapping[str, Any], accepted: Collection[str]) -> 
     for name, value in given.items():
         if name in OWN:
             raise ConfigError(f"dag_kwargs: {name} is set by {OWN[name]}")
+        if name == "catchup" and value:
+            raise ConfigError(
+                "dag_kwargs: catchup would run each past interval again, although a drain goes on "
+                "where the last one ended; leave it out, and backfill past intervals"
+            )
         if name not in accepted and name in SINCE:
             version, instead = SINCE[name]
             raise ConfigError(

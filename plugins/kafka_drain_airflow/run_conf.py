@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafka_drain.config.checks import nearest
 from kafka_drain.config.pipeline import Pipeline
@@ -39,6 +40,25 @@ class Form:
     kind: str
     names: Mapping[str, str] = field(default_factory=dict)
     removed: Mapping[str, str] = field(default_factory=dict)
+
+
+def refuse_unused(conf: Mapping[str, Any] | None, params: Mapping[str, Any]) -> None:
+    """Refuse a conf where Airflow takes none: `dag_run_conf_overrides_params` is off.
+
+    Args:
+        conf: The run's conf. Airflow's UI puts every field of the form into it.
+        params: The values of the fields in this run.
+
+    Raises:
+        ConfigError: Names the fields, and the setting.
+    """
+    unused = [name for name, value in (conf or {}).items() if params.get(name) != value]
+    if unused:
+        raise ConfigError(
+            f"this Airflow ignores the run's {_listed(unused)}: [core] "
+            "dag_run_conf_overrides_params is off. Nothing was planned; switch it on, as the forms "
+            "of kafka-drain's DAGs need it"
+        )
 
 
 def check_conf(dag_id: str, form: Form, conf: object, fields: Collection[str]) -> None:

@@ -190,6 +190,32 @@ def test_conf_accepted(kind: str, conf: Any) -> None:
     check_conf(dag.dag_id, form_of(kind), conf, dag.params)
 
 
+@pytest.mark.parametrize(
+    ("kind", "conf", "ignored"),
+    [
+        ("drain", {"mode": "window", "start": "2026-01-01"}, "mode, start"),
+        ("republish", {"apply": True, "dry_run": None}, "apply"),
+        ("drain", {"mode": "drain"}, None),
+        ("drain", None, None),
+    ],
+)
+def test_conf_ignored_by_airflow(
+    kind: str, conf: Any, ignored: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Airflow gives a conf to no field, a run that relies on it is refused."""
+    task, run = first_task(dags()[kind]), SimpleNamespace(conf=conf, run_type="manual")
+    params = {name: param.value for name, param in dags()[kind].params.items()}
+    context: Any = {"dag": dags()[kind], "dag_run": run, "params": params}
+    context["ti"] = SimpleNamespace(task=task)
+    monkeypatch.setenv("AIRFLOW__CORE__DAG_RUN_CONF_OVERRIDES_PARAMS", "False")
+
+    if ignored is None:
+        task.pre_execute(context)
+    else:
+        with pytest.raises(AirflowFailException, match=f"ignores the run's {ignored}: .core."):
+            task.pre_execute(context)
+
+
 def test_conf_of_approval() -> None:
     """Where a person approves, a conf can't ask to go ahead."""
     dag = create_dags(Pipeline(name="a", topics=["a"], archive="/a"), approval=Approval())[

@@ -35,6 +35,17 @@ def test_reach_of(connections: Any) -> None:
     )
 
 
+def test_reach_of_login_in_url(connections: Any) -> None:
+    """A registry's login in its URL is in no command."""
+    connections("registry_x", conn_type="generic", extra={"url": "https://me:hush@r:8081"})
+
+    found = reach_of("/a", **KNOWN)
+
+    assert found.registry == ""
+    assert "`--registry-config`" in " ".join(found.notes)
+    assert not any(secret in repr(found) for secret in SECRETS)
+
+
 def test_reach_of_an_earlier_release(connections: Any) -> None:
     """Without the names of connections, nothing is made up."""
     assert reach_of("/a", **NONE) == Reach("/a", notes=[])

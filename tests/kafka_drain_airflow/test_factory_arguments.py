@@ -108,6 +108,16 @@ def test_factory_dag_kwargs() -> None:
     assert timed == {"drain_orders", "drill_orders"}
 
 
+@pytest.mark.parametrize("kind", ["*", "republish", "drain"])
+def test_factory_catchup(kind: str) -> None:
+    """No DAG runs for each past interval: those without a schedule of their own would, too."""
+    with pytest.raises(ConfigError, match="catchup would run each past interval again"):
+        create_dags(ORDERS, dag_kwargs={kind: {"catchup": True}})
+    assert not any(
+        dag.catchup for dag in create_dags(ORDERS, dag_kwargs={kind: {"catchup": False}}).values()
+    )
+
+
 def test_factory_task_kwargs() -> None:
     """Arguments reach the tasks that a pattern matches; outlets are added to the factory's."""
     mart = Asset("file:///mart")

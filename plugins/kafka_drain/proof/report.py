@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Number of batches in the report.
 BATCHES = 100
+#: Longest name of a run in the name of its report; Airflow's run ids have up to 250 characters.
+_LONGEST = 150
 
 
 @dataclass
@@ -445,7 +448,11 @@ def write_report(
     """
     name = run or f"validate_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
     # Airflow's run ids contain colons and plus signs.
-    path = archive.root / "reports" / (re.sub(r"[^A-Za-z0-9_.-]", "_", name) + ".json")
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    if len(name) > _LONGEST:
+        # A file's name has 255 bytes at most, and while it is written, it has a suffix.
+        name = f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    path = archive.root / "reports" / f"{name}.json"
     document = report.to_dict()
     ReportDocument.model_validate(document).write(path)
     write_text(path.with_suffix(".html"), report_page(document, path.name, reach))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -46,11 +47,20 @@ def archive_asset(pipeline: Pipeline) -> Asset:
 def archive_uri(archive: str) -> str:
     """Return the URI of an archive's asset: characters that would end its path are encoded.
 
-    Airflow cuts a URI's fragment off, sorts its query, and takes ASCII only; what it takes as it is
-    stays as it is.
+    Airflow cuts a URI's fragment off, sorts its query, and takes ASCII only; before 3.1 or so, it
+    cuts off what is before an @. What it takes as it is stays as it is.
     """
     scheme, found, path = ("", "", archive) if archive[:1] == "/" else archive.partition("://")
-    return f"{scheme if found else 'file'}://{quote(path, safe=_AS_IT_IS)}"
+    place, separator, path = quote(path, safe=_AS_IT_IS).partition("/")
+    if "@" in place and not _keeps_user():
+        place = place.replace("@", "%40")
+    return f"{scheme if found else 'file'}://{place}{separator}{path}"
+
+
+@cache
+def _keeps_user() -> bool:
+    """Return whether this Airflow keeps what is before an @, such as a container of Azure's."""
+    return "@" in Asset("abfss://container@account/archive").uri
 
 
 def archive_of(uri: str) -> str:

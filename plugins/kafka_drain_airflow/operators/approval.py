@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: XCom of a task that asks: id of the plan that it shows.
 ASKED_KEY = "plan_id"
+#: The answer that approves, as Airflow's `ApprovalOperator` has it.
+APPROVE = "Approve"
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ def approval_task(
             "an approval needs Airflow 3.1 or later and apache-airflow-providers-standard 1.9 or "
             "later; on earlier ones, approve a plan by its id (plan_id)"
         )
-    kind = _with_four_eyes(operator) if four_eyes else operator
+    kind = _with_final_answer(operator)
+    kind = _with_four_eyes(kind) if four_eyes else kind
     if plan_id is not None:
         kind, options = _of_plan(kind), {**options, "plan_id": plan_id}
     task: BaseOperator = kind(subject=subject, body=body, **options)
@@ -108,6 +111,22 @@ def is_own_approval(starter: str | None, event: Mapping[str, Any], approve: str)
     user = event.get("responded_by_user") or {}
     is_approved = list(event.get("chosen_options") or ()) == [approve]
     return is_approved and starter is not None and starter == user.get("name")
+
+
+def _with_final_answer(operator: Any) -> Any:
+    from airflow.providers.standard.exceptions import HITLRejectException, HITLTimeoutError
+
+    class FinalApprovalOperator(operator):  # type: ignore[misc]
+        """Airflow's `ApprovalOperator`, which doesn't ask again after a rejection or in vain."""
+
+        def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+            try:
+                return super().execute_complete(context, event)
+            except (HITLRejectException, HITLTimeoutError) as error:
+                # A retry would ask the same question again.
+                raise AirflowFailException(f"{error}. Nothing was done") from error
+
+    return FinalApprovalOperator
 
 
 def _with_four_eyes(operator: Any) -> Any:
@@ -137,11 +156,44 @@ def _of_plan(operator: Any) -> Any:
             self.plan_id = plan_id
 
         def execute(self, context: Any) -> Any:
+            shown = shown_question(self, context["ti"].id)
+            if shown not in (None, self.body):
+                raise AirflowFailException(
+                    f"Airflow still asks the question of an earlier try of task {self.task_id}, "
+                    f"not that of plan {self.plan_id}. Nothing was done; trigger a new run"
+                )
             # Not when it is answered: its fields are rendered again then.
             context["ti"].xcom_push(key=ASKED_KEY, value=self.plan_id)
             return super().execute(context)
 
     return PlanApprovalOperator
+
+
+def shown_question(asks: Any, ti_id: Any) -> str | None:
+    """Ask Airflow's server to show a question; return the body that it shows, None if unknown.
+
+    A task instance that was cleared keeps the question of its earlier tries, whatever is asked
+    now (`upsert_hitl_detail` of Airflow's server); the operator doesn't look at it.
+    """
+    from airflow.sdk.api.datamodels._generated import HITLUser
+    from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    question = CreateHITLDetailPayload(
+        ti_id=ti_id,
+        options=asks.options,
+        subject=asks.subject,
+        body=asks.body,
+        defaults=asks.defaults,
+        params=asks.serialized_params,
+        multiple=asks.multiple,
+        assigned_users=[
+            HITLUser(id=user["id"], name=user["name"]) for user in asks.assigned_users or ()
+        ],
+    )
+    answer = SUPERVISOR_COMMS.send(msg=question)
+    body: str | None = getattr(answer, "body", None)
+    return body
 
 
 def _operator() -> Any:

@@ -15,6 +15,7 @@ from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.forms import PLAN_ID
 from kafka_drain_airflow.operators.apply import ApplyOperator
 from kafka_drain_airflow.operators.approval import (
+    APPROVE,
     ASKED_KEY,
     Approval,
     approval_task,
@@ -32,8 +33,12 @@ _FORMS_PLAN = f"{{{{ {PLAN_ID} | pprint }}}}"
 #: A result of task `plan`.
 _PLANNED = "{{{{ ti.xcom_pull(task_ids='plan')['{}'] }}}}"
 
-#: The plan that task `approve` has shown: task `plan` may have run again since.
-_APPROVED = f"{{{{ ti.xcom_pull(task_ids='approve', key='{ASKED_KEY}') }}}}"
+#: The plan that task `approve` has shown: task `plan` may have run again since. Only if a person
+#: has approved it: a task that somebody marks as success has no answer.
+_APPROVED = (
+    f"{{{{ ti.xcom_pull(task_ids='approve', key='{ASKED_KEY}') "
+    f"if (ti.xcom_pull(task_ids='approve') or {{}}).get('chosen_options') == ['{APPROVE}'] }}}}"
+)
 
 
 class Tasks(Protocol):
@@ -142,7 +147,7 @@ class Way:
         approve = approval_task(
             task_id="approve",
             subject=f"{self.kind.replace('_', ' ').capitalize()} {pipeline.name}?",
-            body=_PLANNED.format("approval"),
+            body=f"{_PLANNED.format('approval')}\n\nPlan `{_PLANNED.format('plan_id')}`",
             plan_id=_PLANNED.format("plan_id"),
             four_eyes=self.approval.four_eyes,
             **self.approval.options,

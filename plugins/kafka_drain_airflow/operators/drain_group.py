@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain_airflow.connections import schema_registry, spark_engine, terminal_errors_fail
+from kafka_drain_airflow.connections import (
+    NOT_DRAINED_KEY,
+    schema_registry,
+    spark_engine,
+    terminal_errors_fail,
+)
 from kafka_drain_airflow.data_intervals import is_backfill
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import refuse_lost
@@ -105,6 +110,8 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                 for name, result in group.results.items():
                     tell_drain(name, result)
                 self._lineage = self._told(group, clusters)
+                if "ti" in context:
+                    context["ti"].xcom_push(key=NOT_DRAINED_KEY, value=sorted(group.failures))
                 raise_failures(group)
                 return {name: bounded(result) for name, result in group.results.items()}
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from airflow.configuration import conf
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.config.checks import removed, unknown
@@ -14,7 +15,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.places import calling_line, named
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import listed, terminal_errors_fail
-from kafka_drain_airflow.run_conf import Form, check_conf
+from kafka_drain_airflow.run_conf import Form, check_conf, refuse_unused
 
 T = TypeVar("T", bound=Options)
 
@@ -129,7 +130,10 @@ class FormOperator(BaseOperator):
             dag = context["dag"]
             with terminal_errors_fail():
                 # Not the task's params: Airflow 2 puts the conf's names into them.
-                check_conf(self.dag_id, self.form, context["dag_run"].conf, dag.params)
+                given = context["dag_run"].conf
+                check_conf(self.dag_id, self.form, given, dag.params)
+                if not conf.getboolean("core", "dag_run_conf_overrides_params", fallback=True):
+                    refuse_unused(given, context["params"])
 
 
 class PipelineOperator(FormOperator):

@@ -170,7 +170,13 @@ class ValidateManifestOperator(SparkJobOperator):
             self._alert(context, [*known, *unread_drills(unread)])
             raise
         report.kafka = cluster.named()
-        path = write_report(archive, report, context.get("run_id"), self._reach())
+        try:
+            path = write_report(archive, report, context.get("run_id"), self._reach())
+        except KafkaDrainError:
+            # What was found is told, wherever it can't be kept.
+            known = alerts_of(report.all_findings, last_overview(archive), utc_now())
+            self._alert(context, known)
+            raise
         # A failed task returns nothing, and its report is the one users need most.
         self._push(context, REPORT_KEY, path)
         for line in report_lines(report):

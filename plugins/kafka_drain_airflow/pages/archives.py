@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ PATIENCE = 10.0
 ACCESS_SECONDS = 300.0
 
 _access: dict[str, tuple[float, StoreAccess]] = {}
-_access_lock = threading.Lock()
+_access_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 _restores = Restores()
 _readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
 
@@ -119,7 +120,8 @@ def opened(place: Place) -> UPath:
 
 def _options(conn_id: str) -> dict[str, Any]:
     """Return a connection's options for opening a store; read again every few minutes."""
-    with _access_lock:
+    # A connection whose role takes long to assume holds up no other one.
+    with _access_locks[conn_id]:
         at, access = _access.get(conn_id, (0.0, None))
         if access is None or time.monotonic() - at > ACCESS_SECONDS:
             access = store_access(conn_id)
@@ -172,6 +174,10 @@ def _if_readable(place: Place, read: Callable[[UPath], F], kind: Callable[..., F
             return kind(problem=str(error), is_damaged=True)
         # The worker may be able to read it: it is another machine with other credentials.
         return kind(problem=f"this server can't read {archive}: {error}")
+    except Exception as error:
+        # Whatever a secrets backend or a store's library raises is about this archive alone; its
+        # text may have a secret.
+        return kind(problem=f"this server can't read {archive}: {type(error).__name__}")
 
 
 def is_damage(error: Exception) -> bool:

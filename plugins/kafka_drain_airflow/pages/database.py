@@ -26,7 +26,13 @@ from kafka_drain.pages.commands import Reach
 from kafka_drain.pages.overview import SHOWN_RUNS, Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
 from kafka_drain_airflow.command_reach import reach_of
-from kafka_drain_airflow.connections import PROBLEM_KEY, PROBLEM_LENGTH, WAITING_KEY, waiting_said
+from kafka_drain_airflow.connections import (
+    NOT_DRAINED_KEY,
+    PROBLEM_KEY,
+    PROBLEM_LENGTH,
+    WAITING_KEY,
+    waiting_said,
+)
 from kafka_drain_airflow.dag_tags import TAG, kind_tag
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
 from kafka_drain_airflow.observability.task_links import ARCHIVE_KEY, is_told
@@ -184,6 +190,7 @@ def last_runs(
             names.setdefault(dag_id, []).append(name)
     pages = pages_of(session)
     of_archive = _by_archive(pages.values())
+    named = {page: validation.name for page, validation in pages.items()}
     validations = {
         (page, v.dag_id): v.task_id
         for page in dags.keys() & pages.keys()
@@ -220,7 +227,7 @@ def last_runs(
         )
     )
     validated = {tuple(row)[:3]: str(row.state or "none") for row in session.execute(of_runs)}
-    failed = _failures(session, newest)
+    failed, not_drained = _failures(session, newest), _not_drained(session, newest)
     query = select(newest).where(newest.c.age <= RUNS)
     found: dict[str, list[Run]] = {}
     for row in session.execute(query.order_by(newest.c.changed_at, newest.c.id)):
@@ -231,6 +238,9 @@ def last_runs(
             # Other pipelines of a group may have failed in the same run.
             key = (row.dag_id, row.run_id, validations.get((name, row.dag_id)))
             validation = validated.get(key, "")
+            # A group's validations run even if its drain has failed.
+            left_out = not_drained.get(key[:2], ())
+            is_drained = left_out is not None and named.get(name) not in left_out
             # Only whoever may see a run is told of it.
             task, problem = failed.get(key[:2], ("", "")) if link else ("", "")
             run = Run(
@@ -239,7 +249,7 @@ def last_runs(
                 link,
                 began,
                 ended,
-                validation == "success",
+                validation == "success" and is_drained,
                 row.run_id,
                 validation,
                 task,
@@ -264,6 +274,25 @@ def _failures(session: Any, runs: Any) -> dict[tuple[str, str], tuple[str, str]]
         said = plain(row.value)
         problem = " ".join(said.split())[:PROBLEM_LENGTH] if isinstance(said, str) else ""
         found.setdefault((row.dag_id, row.run_id), (row.task_id, problem))
+    return found
+
+
+def _not_drained(session: Any, runs: Any) -> dict[tuple[str, str], list[str] | None]:
+    """Return the pipelines that a group's drain didn't drain, by run; None if it hasn't said."""
+    query = (
+        select(*_TASK, XComModel.value)
+        .join(runs, _are_of(runs))
+        .join(XComModel, _written_as(XComModel, NOT_DRAINED_KEY), isouter=True)
+        .where(
+            runs.c.age <= RUNS,
+            TaskInstance.operator == "KafkaDrainGroupOperator",
+            TaskInstance.state != "success",
+        )
+    )
+    found: dict[tuple[str, str], list[str] | None] = {}
+    for row in session.execute(query):
+        names = plain(row.value)
+        found[row.dag_id, row.run_id] = names if isinstance(names, list) else None
     return found
 
 

@@ -32,6 +32,9 @@ def refuse_unreadable(path: str, records: int) -> None:
     with hold_lease(archive.root, run="t"):
         assert "lock.json" in list_folder(archive.root)
     assert Path(write_report(archive, report)).is_file()
+    # Airflow's run ids have up to 250 characters; those of two runs may differ at the end only.
+    runs = [f"{'r' * 249}{number}" for number in range(2)]
+    assert len({write_report(archive, report, run) for run in runs}) == 2
 
 
 @pytest.mark.parametrize("what", WORKS)

@@ -11,9 +11,11 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
+from kafka_drain_airflow.observability import archive_events
 from kafka_drain_airflow.observability.archive_events import (
     archive_asset,
     archive_of,
+    archive_uri,
     hashable,
     replaced_alias,
     tell_replaced,
@@ -46,6 +48,18 @@ class FakeEvents:
 
     def __getitem__(self, key: Any) -> FakeOutlet:
         return next(outlet for known, outlet in self.known if known is key)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_archive_uri_of_container(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Archives in two containers of one account have two assets, also where Airflow drops users."""
+    monkeypatch.setattr(archive_events, "_keeps_user", lambda: keeps)
+    archive = "abfss://prod@acct.dfs.core.windows.net/a@b"
+
+    uri = archive_uri(archive)
+
+    assert ("prod@acct" in uri, "prod%40acct" in uri) == (keeps, not keeps)
+    assert archive_of(uri) == archive
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from kafka_drain.config.verbs import APPROVABLE
 from kafka_drain.errors import ConfigError
@@ -71,8 +73,25 @@ def test_approval_task() -> None:
     task: Any = approval_task(task_id="approve", subject="Really?", body="### Plan")
 
     assert (type(task).__name__, task.task_id, task.body) == (
-        "ApprovalOperator", "approve", "### Plan",
+        "FinalApprovalOperator", "approve", "### Plan",
     )  # fmt: skip
+
+
+@pytest.mark.skipif(not IS_ABLE, reason="this Airflow can't ask a person")
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"chosen_options": ["Reject"], "params_input": {}},
+        {"error": "nobody has answered", "error_type": "timeout"},
+    ],
+)
+def test_approval_task_final(event: dict[str, Any]) -> None:
+    """A rejection that fails, or a question without an answer, isn't asked again by a retry."""
+    task: Any = approval_task(task_id="approve", subject="?", body="", fail_on_reject=True)
+    answered = {"responded_at": datetime.now(timezone.utc), "responded_by_user": None, **event}
+
+    with pytest.raises(AirflowFailException, match="Nothing was done"):
+        task.execute_complete({}, answered)
 
 
 def test_approval_is_imported_late(tmp_path: Path) -> None:

@@ -84,10 +84,19 @@ def test_execute_failed(
     monkeypatch.setattr(core_group, "open_drain", open_drain)
     task = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
 
+    pushed: dict[str, Any] = {}
+
     with pytest.raises(kind, match="of the group's pipelines weren't drained: a: gone"):
-        task.execute(MANUAL)
+        task.execute(
+            {
+                **MANUAL,
+                "ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value})),
+            }
+        )
 
     assert core.order.count("tell_drain") == 2 - len(errors)
+    # The pages take no other pipeline's validation for this one's.
+    assert pushed["not_drained"] == sorted(errors)
 
 
 def test_execute_archive_gone(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
@@ -62,6 +64,41 @@ def test_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
     at, access = archives._access["store"]
     archives._access["store"] = (at - archives.ACCESS_SECONDS, access)
     assert opened(Place(ON_S3, "store")).storage_options["key"] == "new"
+
+
+def test_find_all_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a connection raises is about its archive alone, and shows no secret."""
+    sealed = sealed_copy(tmp_path / "archive")
+    note_overview(sealed, validate_archive(sealed, golden_cluster()), "reports/r.json")
+
+    def access(conn_id: str) -> Any:
+        raise RuntimeError("hush")
+
+    monkeypatch.setattr(archives, "store_access", access)
+    found, broken = archives.find_all([Place(str(sealed.root)), Place("s3://b/a", "broken")])
+
+    assert found.overview is not None
+    assert broken.problem == "this server can't read s3://b/a: RuntimeError"
+
+
+def test_find_all_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that takes long holds up no other connection's archive."""
+    slow, fast = threading.Event(), threading.Event()
+
+    def access(conn_id: str) -> Any:
+        if conn_id == "slow":
+            slow.set()
+            assert fast.wait(30)
+        elif conn_id == "fast":
+            assert slow.wait(30)
+            fast.set()
+        raise RuntimeError(conn_id)
+
+    monkeypatch.setattr(archives, "store_access", access)
+
+    archives.find_all([Place("s3://b/a", "slow"), Place("s3://b/b", "fast")])
+
+    assert fast.is_set()
 
 
 def test_find_no_connection() -> None:

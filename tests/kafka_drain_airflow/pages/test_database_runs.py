@@ -14,7 +14,7 @@ from airflow.models.base import Base
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
-from sqlalchemy import create_engine, insert
+from sqlalchemy import create_engine, insert, select
 from sqlalchemy.orm import Session
 
 from kafka_drain.pages.overview import ArchiveRow
@@ -23,6 +23,7 @@ from tests.kafka_drain.pages.test_remedies import OVERVIEW
 
 if AIRFLOW_V_3_0_PLUS:
     from airflow.models.asset import AssetModel, TaskOutletAssetReference
+    from airflow.models.xcom import XComModel
 
 pytestmark = pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has other columns")
 
@@ -95,6 +96,31 @@ def test_last_runs_failed_beside_another_dag(session: Session) -> None:
         add(session, f"manual-{number}", "running", start_date=later(3))
 
     assert status_of(session, "drain_a", "group") == "was complete, last run failed"
+
+
+@pytest.mark.parametrize(
+    ("not_drained", "words"),
+    [
+        (["b"], "complete"),
+        (["a", "b"], "was complete, last run failed"),
+        # Its drain was killed, and has said nothing.
+        (None, "was complete, last run failed"),
+    ],
+)
+def test_last_runs_of_group(session: Session, not_drained: list[str] | None, words: str) -> None:
+    """A validation after a group's drain that has failed doesn't cover what wasn't drained."""
+    add(session, "hourly", "failed", start_date=later(-1), end_date=later(2))
+    add_validation(session)
+    task = {"dag_id": "drain_a", "run_id": "hourly", "task_id": "drain", "map_index": -1}
+    known = {"id": uuid.uuid4(), "state": "failed", "pool": "p", "pool_slots": 1, "try_number": 1}
+    known |= {"operator": "KafkaDrainGroupOperator"}
+    session.execute(insert(TaskInstance.__table__).values(**task, **known))
+    if not_drained is not None:
+        [run_id] = session.scalars(select(DagRun.id))
+        told = {"key": "not_drained", "value": not_drained, "dag_run_id": run_id}
+        session.execute(insert(XComModel.__table__).values(**task, **told))
+
+    assert status_of(session) == words
 
 
 def test_last_runs_failed_beside_old_windows(session: Session) -> None:
