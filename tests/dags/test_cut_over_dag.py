@@ -24,7 +24,9 @@ OLDER = "import sys; sys.modules['airflow.providers.standard.operators.hitl'] = 
 #: Runs the task `back` after approvals that were answered, or marked as success without an answer.
 GO_BACK = """
 import json, os
+from datetime import datetime, timezone
 from types import SimpleNamespace
+from airflow.providers.common.compat.sdk import DownstreamTasksSkipped
 from kafka_drain.cut_over.run import CutOver
 from kafka_drain_airflow import Pipeline, create_dags
 
@@ -36,12 +38,41 @@ CutOver.go_back = lambda self, *, apply: went.append(apply) or SimpleNamespace(
     step="back", verdict="passed", lag=0, records=0, runs=0, groups=None, back=[], ends=[]
 )
 pipeline = Pipeline(name="p", topics=["t"], archive="/a", cut_over={"kafka_conn_id": "kafka_b"})
-back = create_dags(pipeline)["cut_over_p"].get_task("back")
+dag = create_dags(pipeline)["cut_over_p"]
+back = dag.get_task("back")
 answers = {}
-for last in (["hand_over"], None, ["back"]):
-    said = {"approve_producers_off": ["producers_off"], "approve_groups": ["groups"]}
-    said["approve_hand_over"] = last
-    ti = SimpleNamespace(xcom_pull=lambda task_ids, key="return_value", said=said: said[task_ids])
+
+class TaskInstance:
+    map_index, id = -1, "1"
+
+    def __init__(self, task, said):
+        self.task, self.task_id, self.said = task, task.task_id, said
+
+    def xcom_push(self, key, value):
+        self.said[self.task_id, key] = value
+
+    def xcom_pull(self, task_ids, key="return_value"):
+        return self.said.get((task_ids, key))
+
+def answer(task_id, chosen, said):
+    task = dag.get_task(task_id)
+    ti = TaskInstance(task, said)
+    context = {"ti": ti, "task_instance": ti, "task": task, "dag": dag, "dag_run": None}
+    event = {"chosen_options": [chosen], "params_input": {}, "responded_by_user": None}
+    event["responded_at"] = datetime.now(timezone.utc)
+    try:
+        said[task_id, "return_value"] = task.execute_complete(context, event)
+    except DownstreamTasksSkipped:
+        # Airflow's task runner takes this for a success, and pushes no result.
+        pass
+
+for last in ("Continue", None, "Go back"):
+    said = {}
+    for task_id in ("approve_producers_off", "approve_groups"):
+        answer(task_id, "Continue", said)
+    if last:
+        answer("approve_hand_over", last, said)
+    ti = TaskInstance(back, said)
     went.clear()
     try:
         back.execute({"run_id": "a run", "ti": ti})
@@ -79,7 +110,7 @@ def test_cut_over_dag(tmp_path_factory: pytest.TempPathFactory) -> None:
         expected = {follows} - {""} | ({"back"} if task.startswith("approve_") else set())
         assert set(tasks[task]["downstream"]) == expected
     approvals = [task for task in ORDER if task.startswith("approve_")]
-    assert {tasks[task]["class"] for task in approvals} == {"HITLBranchOperator"}
+    assert {tasks[task]["class"] for task in approvals} == {"CutOverApprovalOperator"}
     assert tasks["back"]["trigger_rule"] == "none_failed_min_one_success"
     assert dag["schedule"][0] == "NullTimetable"
     for said in ("at most 77 offsets", "Back is possible until the hand-over", "kafka_b"):
@@ -88,11 +119,11 @@ def test_cut_over_dag(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow can't ask people before 3.1")
 def test_cut_over_dag_back_not_asked_for(tmp_path: Path) -> None:
-    """An approval that was marked as success leads on, and not back at the same time."""
+    """Only the answer *Go back* leads back; an approval that is marked as success leads on."""
     assert answer_of(GO_BACK, home=tmp_path) == {
-        "['hand_over']": [[], "AirflowSkipException"],
+        "Continue": [[], "AirflowSkipException"],
         "None": [[], "AirflowSkipException"],
-        "['back']": [[True], "done"],
+        "Go back": [[True], "done"],
     }
 
 

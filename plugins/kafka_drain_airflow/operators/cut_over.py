@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: The answers to an approval.
 CONTINUE, GO_BACK = "Continue", "Go back"
+#: XCom of an approval: its answer. A branch that skips tasks returns nothing.
+ANSWER_KEY = "answer"
 
 
 class CutOverOperator(SparkJobOperator):
@@ -77,8 +79,10 @@ class CutOverOperator(SparkJobOperator):
 
     def _skip_unasked(self, context: Context) -> None:
         """Skip what nobody has chosen: Airflow runs each branch of an approval that was marked."""
-        answers = [context["ti"].xcom_pull(task_ids=task_id) for task_id in self.asked_by]
-        if self.asked_by and not any(self.task_id in (answer or ()) for answer in answers):
+        answers = [
+            context["ti"].xcom_pull(task_ids=task_id, key=ANSWER_KEY) for task_id in self.asked_by
+        ]
+        if self.asked_by and GO_BACK not in answers:
             raise AirflowSkipException(
                 f"no approval was answered with {GO_BACK}; one that is marked as success leads on. "
                 f"Nothing was changed; to go back, clear an approval and answer {GO_BACK}"
@@ -184,7 +188,15 @@ def approval(task_id: str, *, subject: str, body: str, then: str, back: str) -> 
         return MarkToApproveOperator(task_id=task_id, subject=subject, body=body)
     from airflow.providers.standard.operators.hitl import HITLBranchOperator
 
-    asks: BaseOperator = HITLBranchOperator(
+    class CutOverApprovalOperator(HITLBranchOperator):
+        """Airflow's `HITLBranchOperator`, which keeps its answer."""
+
+        def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+            answer = event.get("chosen_options")
+            context["ti"].xcom_push(key=ANSWER_KEY, value=answer[0] if answer else None)
+            return super().execute_complete(context, event)
+
+    asks: BaseOperator = CutOverApprovalOperator(
         task_id=task_id,
         subject=subject,
         body=body,
