@@ -45,6 +45,7 @@ from kafka_drain.errors import (
     GroupError,
     GroupInUseError,
     KafkaDrainError,
+    KafkaUnavailableError,
     LagError,
     TransientError,
 )
@@ -304,10 +305,14 @@ class CutOver:
 
     def _described_names(self) -> list[str]:
         """Describe the source's groups once more, and return those that move."""
-        root = self.archive.root
+        root, snapshot = self.archive.root, self.archive.snapshot()
         describe = describe_with(self.source.config, parts_before(root))
-        if describe is not None:
-            capture(self.archive.snapshot(), describe, self.clock)
+        # An older description doesn't tell of groups that are new since.
+        if describe is not None and not capture(snapshot, describe, self.clock).is_current:
+            raise KafkaUnavailableError(
+                f"Kafka at {self.source.config.bootstrap_servers}, the source, didn't describe its "
+                "groups; take step groups again. Nothing was changed"
+            )
         names = self._names()
         if not names and moment_at(root, None, Part.GROUPS) is None:
             raise ConfigError(

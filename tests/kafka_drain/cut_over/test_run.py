@@ -651,22 +651,25 @@ def test_take_groups_read_on_at_target(move: Move, mirror: Mirror) -> None:
     assert move.take(CutOverStep.VERIFY).verdict == "passed"
 
 
-def described(
-    move: Move,
+def told(
     detail: str = "",
     outcome: PartOutcome = PartOutcome.CAPTURED,
     names: tuple[str, ...] = ("g",),
-) -> None:
-    """Describe the source: its groups, and what is missing."""
+) -> ClusterState:
+    """The source's answer: its groups, and what is missing."""
     parts = {part: PartResult(PartOutcome.CAPTURED, "") for part in Part}
     parts[Part.GROUPS] = PartResult(outcome, detail)
     offsets = (GroupOffset("t", 0, 4, None, ""),)
     groups = tuple(GroupState(name, "classic", "empty", offsets) for name in names)
-    seen = ClusterState(
+    return ClusterState(
         "cluster-1", parts, Settings(), groups if outcome is PartOutcome.CAPTURED else None
     )
+
+
+def described(move: Move, *answer: Any, **more: Any) -> None:
+    """Describe the source."""
     text = move.now.isoformat(timespec="milliseconds")
-    note_moment(move.made.root, seen, asked_at=text, answered_at=text)
+    note_moment(move.made.root, told(*answer, **more), asked_at=text, answered_at=text)
 
 
 @pytest.mark.parametrize(
@@ -692,3 +695,24 @@ def test_take_groups_not_all_described(
     assert move.at(move.target).offsets == {}
     described(move, "only groups that this user may describe")
     assert move.take(CutOverStep.GROUPS, groups=()).verdict == "passed"
+
+
+@pytest.mark.parametrize("groups", [(), ("g",)])
+def test_take_groups_source_silent(
+    groups: tuple[str, ...], move: Move, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the source doesn't answer, an older description doesn't say which groups there are now."""
+    described(move)
+    move.through(CutOverStep.LAST_MIRROR)
+    count = len(move.cut_over().history())
+    answer = ClusterState("", {}, Settings(), None)
+    monkeypatch.setattr(module, "describe_with", lambda *_: lambda topics: answer)
+
+    with pytest.raises(KafkaUnavailableError, match="Nothing was changed"):
+        move.take(CutOverStep.GROUPS, groups=groups)
+
+    assert move.at(move.target).offsets == {}
+    assert len(move.cut_over().history()) == count
+    answer = told(names=("g", "new"))
+    taken = move.take(CutOverStep.GROUPS, groups=groups).groups or []
+    assert [row.group for row in taken] == list(groups or ("g", "new"))
