@@ -1028,7 +1028,7 @@ class CutOverDocument(VersionedDocument):
         source_cluster_id: Id of the Kafka cluster that clients leave.
         target_cluster_id: Id of the Kafka cluster that they move to.
         ends: The source's end offsets.
-        lag: Number of offsets at the source that weren't in the target.
+        lag: Number of offsets at the source that no receipt covers.
         records: Number of records that the mirror's finished runs have sent and compared.
         runs: Number of these runs.
         last_run: Key of the last of them; None for none.

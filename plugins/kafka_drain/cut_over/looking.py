@@ -64,6 +64,7 @@ class Mirror:
         runs: The runs, oldest first.
         records: Number of records that they sent and compared.
         unsent: Number of sealed files that none of them has sent.
+        lacks: Number of records in these files.
         inexact: Runs whose comparison found something.
         foreign: Number of other producers' records among theirs, by run.
     """
@@ -71,6 +72,7 @@ class Mirror:
     runs: Sequence[RepublishRun]
     records: int
     unsent: int
+    lacks: int
     inexact: tuple[str, ...]
     foreign: Mapping[str, int]
 
@@ -96,7 +98,8 @@ def look_at_mirror(archive: Archive, follower: str) -> Mirror:
             foreign[run.key] = verification["foreign"]
     snapshot, (_, since) = archive.snapshot(), next_run(archive, follower)
     unsent = new_files(snapshot, since, through_now(snapshot, since))
-    return Mirror(runs, records, len(unsent), tuple(inexact), foreign)
+    lacks = sum(file.records or 0 for file in unsent)
+    return Mirror(runs, records, len(unsent), lacks, tuple(inexact), foreign)
 
 
 def changes_of_target(cluster: KafkaCluster, mirror: Mirror) -> list[str]:

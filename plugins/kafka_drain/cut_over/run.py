@@ -158,7 +158,7 @@ class CutOver:
             (source_id, target_id),
             found,
             ends=ends,
-            lag=seen.lag,
+            lag=sum(seen.undrained.values()),
             mirror=mirror,
             groups=groups,
             # Nothing was handed over yet.
@@ -260,7 +260,7 @@ class CutOver:
         mirror = look_at_mirror(self.archive, self.follower)
         seen = replace(
             seen,
-            lag=sum(source.undrained.values()),
+            lag=sum(source.undrained.values()) + mirror.lacks,
             undrained=source.undrained,
             moved=moved(since, source.ends),
             unsent=mirror.unsent,

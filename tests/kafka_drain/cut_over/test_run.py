@@ -174,24 +174,31 @@ def test_take_hand_over_again(move: Move, mirror: Mirror, said: list[str]) -> No
     assert "nothing is done" in said[-1]
 
 
-def test_take_mirror_while_drains_go_on(move: Move, mirror: Mirror) -> None:
-    """What a drain seals meanwhile is sent in the same step, but not for ever."""
+@pytest.mark.parametrize(("sealed", "passes"), [(2, True), (3, False)])
+def test_take_mirror_while_drains_go_on(
+    sealed: int, passes: bool, move: Move, mirror: Mirror
+) -> None:
+    """What a drain seals meanwhile is sent in the same step, but not for ever: the rest is lag."""
 
     def sends() -> RepublishRun:
         run = move.mirror()
         end = move.sent
-        move.made.seal({T0: dense(end, end + 5)})
-        move.end_at(move.source, T0, end=end + 5)
+        move.made.seal({T0: dense(end, end + sealed)})
+        move.end_at(move.source, T0, end=end + sealed)
         return run
 
     mirror.sends = sends
-    assert move.take(CutOverStep.MIRROR).verdict == "passed"
+    if passes:
+        assert move.take(CutOverStep.MIRROR).verdict == "passed"
+    else:
+        said = refused(move, CutOverStep.MIRROR, LagError)
+        assert "lacks 3 offsets, expected at most 2" in said
     assert len(mirror.runs) == module.PASSES
-    assert move.mirrored().unsent == 1
+    assert (move.mirrored().unsent, move.mirrored().lacks) == (1, sealed)
 
     mirror.runs.clear()
     mirror.sends = move.mirror
-    move.take(CutOverStep.MIRROR)
+    assert move.take(CutOverStep.MIRROR).verdict == "passed"
     assert len(mirror.runs) == 1
 
 
