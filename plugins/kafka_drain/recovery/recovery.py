@@ -25,7 +25,15 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_changes import ClusterChanges
-from kafka_drain.kafka.cluster_state import ASKED, Acl, Part, PartOutcome, Settings, TopicState
+from kafka_drain.kafka.cluster_state import (
+    ASKED,
+    Acl,
+    ClusterState,
+    Part,
+    PartOutcome,
+    Settings,
+    TopicState,
+)
 from kafka_drain.kafka.describing import ClusterDescriber
 from kafka_drain.kafka.fitting import THROTTLES
 from kafka_drain.kafka.identity import is_other_cluster
@@ -38,6 +46,9 @@ from kafka_drain.recovery.diff import Archived, Difference, TargetCluster, compa
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
+
+#: Number of topics that a message names.
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -294,6 +305,7 @@ def plan_recovery(
 
     Raises:
         ConfigError: When the archive describes no cluster.
+        AuthorizationError: When this user may not see a topic's settings.
         KafkaUnavailableError: When the target doesn't answer.
     """
     archived = read_archived(archive, at)
@@ -305,8 +317,9 @@ def plan_recovery(
     others = {tp.topic for each in restored.groups.values() for one in each for tp in one.after}
     all_topics = {topic.name for topic in topics} | archived.held.keys()
     groups = {group.name for group in archived.groups or ()}
+    asked = sorted(existing & (others | all_topics))
     state = ClusterDescriber(cluster.config).describe(
-        sorted(existing & (others | all_topics)),
+        asked,
         ASKED,
         lambda acl: acl.is_about(all_topics, groups),
         groups | {one.group for each in restored.groups.values() for one in each},
@@ -316,6 +329,7 @@ def plan_recovery(
             f"Kafka at {cluster.config.bootstrap_servers} tells no cluster id, or doesn't describe "
             "itself now; a recovery needs both"
         )
+    _refuse_untold_topics(asked, state, cluster.config.bootstrap_servers)
     missing = [topic for topic in topics if topic.name not in existing]
     values = {name: cluster.topic_config(name) for name in names}
     changes = ClusterChanges(cluster)
@@ -326,6 +340,30 @@ def plan_recovery(
     target = TargetCluster(state, values, refusals, _keeping(cluster, missing), restored)
     rows = tuple(compare(archived, target, commands))
     return RecoveryPlan(archived, state.cluster_id, rows, not_compared(archived))
+
+
+def _refuse_untold_topics(asked: Iterable[str], state: ClusterState, servers: str) -> None:
+    """Refuse topics that exist, but weren't described: they would look like missing ones.
+
+    Raises:
+        AuthorizationError: When this user may not see one.
+        KafkaUnavailableError: When the target didn't answer about one.
+    """
+    told = {topic.name for topic in state.settings.topics or ()}
+    untold = [name for name in asked if name not in told]
+    if not untold:
+        return
+    result = state.parts[Part.TOPICS]
+    why = result.detail
+    if result.outcome is not PartOutcome.CAPTURED:
+        why = f"{result.outcome} {result.detail}".strip()
+    named = f"{', '.join(untold[:_SHOWN])}{' …' if len(untold) > _SHOWN else ''}"
+    text = f"Kafka at {servers} doesn't describe topics {named}, which it has ({why})"
+    if str(PartOutcome.NOT_AUTHORISED) in why:
+        raise AuthorizationError(
+            f"{text}; add Describe and DescribeConfigs on them, then plan again"
+        )
+    raise KafkaUnavailableError(f"{text}; plan again")
 
 
 def _refused(cluster: KafkaCluster, topic: TopicState) -> dict[str, str]:
@@ -393,7 +431,8 @@ def _apply(row: Difference, cluster: KafkaCluster, changes: ClusterChanges) -> N
     if isinstance(row.item, Acl):
         changes.add_acl(row.item)
     elif isinstance(row.item, TopicState):
-        cluster.create_topic(row.name, new_topic(row.item))
+        if not cluster.create_topic(row.name, new_topic(row.item)):
+            raise TopicError(f"topic {row.name} exists by now, and was left as it is; plan again")
     elif row.sets:
         changes.set_topic_config(row.name, row.sets)
 

@@ -14,7 +14,14 @@ from upath import UPath
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import ArchiveError, AuthorizationError, KafkaUnavailableError
-from kafka_drain.kafka.cluster_state import Part, PartOutcome, PartResult, Settings, TopicState
+from kafka_drain.kafka.cluster_state import (
+    ClusterState,
+    Part,
+    PartOutcome,
+    PartResult,
+    Settings,
+    TopicState,
+)
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.topics import TopicSettings
@@ -281,6 +288,22 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> Changes:
     return made
 
 
+def answers(monkeypatch: pytest.MonkeyPatch, answer: ClusterState) -> list[Any]:
+    """Let the target describe itself; returns what it is asked for."""
+    asked: list[Any] = []
+
+    class Describer:
+        def __init__(self, config: object) -> None:
+            """Describe any cluster."""
+
+        def describe(self, topics: list[str], parts: Any, acls: Any, groups: set[str]) -> Any:
+            asked.extend([topics, groups])
+            return answer
+
+    monkeypatch.setattr(recovery, "ClusterDescriber", Describer)
+    return asked
+
+
 def test_plan_recovery_asks(
     made: MadeArchive, changes: Changes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,17 +314,8 @@ def test_plan_recovery_asks(
     plan = TranslationPlan("sent", "other", "billing", "renamed", {ORDERS: 3}, (row,))
     records = GroupRecords(RepublishRun(made.root, "sent").folder, "renamed")
     records.mark_applied(records.write(plan, {}, group_existed=False))
-    asked: list[Any] = []
-
-    class Describer:
-        def __init__(self, config: object) -> None:
-            """Describe a cluster that has nothing."""
-
-        def describe(self, topics: list[str], parts: Any, acls: Any, groups: set[str]) -> Any:
-            asked.extend([topics, groups])
-            return state(9, Settings(topics=(), acls=(), users=(), brokers=()))
-
-    monkeypatch.setattr(recovery, "ClusterDescriber", Describer)
+    there = tuple(TopicState(name, "id", 1, 1, {}, {}) for name in ("moved", "orders"))
+    asked = answers(monkeypatch, state(9, Settings(topics=there, acls=(), users=(), brokers=())))
     logs = {TopicPartition(name, 0): Log() for name in ("orders", "moved", "unknown")}
     values = {"orders": {"a": "1", "b": "3", "hour": "1", "c": "4"}}
     target: Any = FakeCluster(logs, id="other", configs=values)
@@ -310,6 +324,50 @@ def test_plan_recovery_asks(
 
     assert changes.asked == {"orders": {"b": "2"}}
     assert asked == [["moved", "orders"], {"billing", "renamed"}]
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        (PartResult(PartOutcome.UNANSWERED, "_TIMED_OUT"), KafkaUnavailableError),
+        (PartResult(PartOutcome.CAPTURED, "orders: unanswered"), KafkaUnavailableError),
+        (PartResult(PartOutcome.CAPTURED, "orders: not_authorised"), AuthorizationError),
+        (
+            PartResult(PartOutcome.NOT_AUTHORISED, "TOPIC_AUTHORIZATION_FAILED"),
+            AuthorizationError,
+        ),
+    ],
+)
+@pytest.mark.parametrize("described", ["orders", "quiet"])
+def test_plan_recovery_untold_topic(
+    described: str,
+    result: PartResult,
+    error: type[Exception],
+    made: MadeArchive,
+    changes: Changes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A topic that the target has, but doesn't describe, is never taken for a missing one."""
+    describe(made, 1, described)
+    is_whole = result.outcome is PartOutcome.CAPTURED
+    there = state(9, Settings(topics=() if is_whole else None, acls=(), users=(), brokers=()))
+    answers(monkeypatch, replace(there, parts={**there.parts, Part.TOPICS: result}))
+    target: Any = FakeCluster({ORDERS: Log()}, id="other", configs={"orders": {}})
+
+    with pytest.raises(error, match=f"doesn't describe topics orders.*{result.detail}"):
+        recovery.plan_recovery(made.archive, target, Commands("/a", "new:9092"))
+
+
+def test_apply_rows_topic_exists(changes: Changes, said: list[str]) -> None:
+    """A topic that somebody has created since the plan isn't one that was restored."""
+    topics = [TopicState(name, "id", 1, 1, {}, {}) for name in ("orders", "new")]
+    rows = [Difference(Kind.TOPICS, t.name, Action.ADD, "", None, item=t) for t in topics]
+    target: Any = FakeCluster({ORDERS: Log()})
+
+    done, [refused] = recovery.apply_rows(rows, target)
+
+    assert (done, said) == (1, ["plan-recovery: add topics new"])
+    assert "topic orders exists by now" in refused
 
 
 def test_apply_rows(changes: Changes) -> None:
