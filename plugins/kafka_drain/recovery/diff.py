@@ -22,13 +22,14 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
     TopicState,
 )
+from kafka_drain.kafka.defaults import DEFAULTS
 from kafka_drain.kafka.fitting import Fitted, SettingFate, config_of, fit
 from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.kafka.keeping import KEEPING, is_keeping
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.restored import Restored
-from kafka_drain.recovery.safety import lowered_by, opened_by
+from kafka_drain.recovery.safety import lost_defaults, lowered_by, opened_by
 
 
 class Action(str, Enum):
@@ -146,6 +147,7 @@ class TargetCluster:
         values: All settings of each of these topics, defaults included.
         refusals: Settings of the archived topics that it refuses, by topic, with its words.
         keeping: Settings with which a new topic of it takes and keeps restored records.
+        brokers: What a new topic inherits from its brokers; empty if that isn't known.
         restored: The restores of republishes to it.
     """
 
@@ -154,6 +156,7 @@ class TargetCluster:
     refusals: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     keeping: Mapping[str, str] = field(default_factory=lambda: KEEPING)
     restored: Restored = field(default_factory=Restored)
+    brokers: Mapping[str, str] = field(default_factory=dict)
 
     def knows(self, part: Part) -> bool:
         """Return whether it answered about a part."""
@@ -211,7 +214,8 @@ def _new_topic(
 ) -> Iterator[Difference]:
     """Yield the row of a new topic, and one for each of its settings."""
     replicas = min(topic.replication_factor, brokers or topic.replication_factor)
-    fitted = fit(topic.effective, target.refusals.get(topic.name, {}), replicas)
+    wanted = {**lost_defaults(topic, target.brokers), **topic.effective}
+    fitted = fit(wanted, target.refusals.get(topic.name, {}), replicas)
     # Nothing is restored to one that the archive has no record of.
     keeping = target.keeping if topic.name in archived.held else {}
     config = {**config_of(fitted), **keeping}
@@ -249,9 +253,20 @@ def _new_topic(
         )
         action = Action.BY_HAND if each.fate == SettingFate.REFUSED else Action.LEAVE
         note = f"on the new topic: {_fate(each)}"
+        if each.name not in topic.effective:
+            note += f"; {_origin(topic, each.name)}"
         yield Difference(
             Kind.CONFIGS, topic.name, action, each.value, set_ or None, note, setting=each.name
         )
+
+
+def _origin(topic: TopicState, setting: str) -> str:
+    """Return where an archived topic's setting came from; empty for the topic itself."""
+    if setting in topic.config:
+        return ""
+    if setting in topic.inherited:
+        return "set by the brokers of the archived cluster"
+    return "Kafka's default, as the archive has no other value; the target's brokers set another"
 
 
 def _fate(fitted: Fitted) -> str:
@@ -304,12 +319,11 @@ def _configs(
 ) -> Iterator[Difference]:
     """Yield the differences of a topic's settings."""
     values = target.values.get(topic.name, {})
+    wanted = {**_lost_defaults(topic, there, target), **topic.effective}
     # A broker lists every setting that it knows.
-    unknown = {
-        name: "Unknown topic config" for name in topic.effective if values and name not in values
-    }
+    unknown = {name: "Unknown topic config" for name in wanted if values and name not in values}
     refusals = {**unknown, **target.refusals.get(topic.name, {})}
-    fitted = fit(topic.effective, refusals, there.replication_factor)
+    fitted = fit(wanted, refusals, there.replication_factor)
     # Where ids aren't told, its settings say that it was made for a restore.
     is_restored = is_other_topic(topic.id, there.id) or is_keeping(there.config)
     awaits = topic.name in archived.held and is_restored and not target.restored.is_verified(there)
@@ -341,13 +355,30 @@ def _configs(
             setting=_TYPE,
             sets={_TYPE: KEEPING[_TYPE]},
         )
+    seen = {*kept, *wanted, *config_of(fitted)}
     for name, value in sorted(there.config.items()):
-        if name in kept or name in topic.effective or name in config_of(fitted):
+        if name in seen:
             continue
         note = "only on the target"
         if KEEPING.get(name) == value:
             note += f"; if it was set for a restore: {commands.unset(topic.name, name)}"
         yield Difference(Kind.CONFIGS, topic.name, Action.LEAVE, None, value, note, setting=name)
+    for name, value in sorted(there.inherited.items()):
+        if name not in seen and value != DEFAULTS.get(name):
+            had, note = DEFAULTS.get(name, "Kafka's default"), _origin(topic, name)
+            yield Difference(Kind.CONFIGS, topic.name, Action.LEAVE, had, value, note, setting=name)
+
+
+def _lost_defaults(topic: TopicState, there: TopicState, target: TargetCluster) -> dict[str, str]:
+    """Return Kafka's defaults that a topic had, and has only if they are its own in the target."""
+    # What was set for a restore hides what the brokers set.
+    hidden = KEEPING if is_keeping(there.config) else {}
+    lost = lost_defaults(topic, {**target.brokers, **there.inherited})
+    return {
+        name: default
+        for name, default in lost.items()
+        if there.config.get(name, default) in (default, hidden.get(name))
+    }
 
 
 def _set_back(
@@ -367,7 +398,9 @@ def _set_back(
     own = [f"{setting}={value}" for setting, value in sorted(back.items()) if value is not None]
     brokers = [setting for setting, value in sorted(back.items()) if value is None]
     if brokers:
-        own.append(f"the brokers' own {', '.join(brokers)}")
+        told = target.brokers
+        named = (f"{each}={told[each]}" if each in told else each for each in brokers)
+        own.append(f"the brokers' own {', '.join(named)}")
     run = target.restored.verified_by(there)
     note = f"set for the restore; run {run} has verified what it sent"
     if awaits:
@@ -377,6 +410,8 @@ def _set_back(
         )
     elif not run:
         note = "set for the restore; the archive has no record of it"
+    if brokers and not target.brokers:
+        note += "; the target doesn't tell what its brokers set"
     yield Difference(
         Kind.CONFIGS,
         name,
@@ -384,7 +419,7 @@ def _set_back(
         ", ".join(own),
         ", ".join(f"{setting}={kept[setting]}" for setting in sorted(back)),
         note,
-        lowers="deletes and refuses records again as the topic did before",
+        lowers="deletes and refuses records by these settings",
         sets=back,
     )
 
@@ -409,8 +444,8 @@ def _changed(
         )
         return
     notes = [] if fitted.fate == SettingFate.KEPT else [f"archived {fitted.value}: {_fate(fitted)}"]
-    if fitted.name not in topic.config:
-        notes.append("set by the brokers of the archived cluster")
+    if origin := _origin(topic, fitted.name):
+        notes.append(origin)
     for name, value in fitted.becomes.items():
         now = values.get(name, there.effective.get(name))
         if now == value:

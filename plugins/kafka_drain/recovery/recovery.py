@@ -34,6 +34,7 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
     TopicState,
 )
+from kafka_drain.kafka.defaults import inherited_from
 from kafka_drain.kafka.describing import ClusterDescriber
 from kafka_drain.kafka.fitting import THROTTLES
 from kafka_drain.kafka.identity import is_other_cluster
@@ -44,6 +45,7 @@ from kafka_drain.output import say
 from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import Archived, Difference, TargetCluster, compare, not_compared
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
+from kafka_drain.recovery.safety import lost_defaults
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 
@@ -333,11 +335,14 @@ def plan_recovery(
     missing = [topic for topic in topics if topic.name not in existing]
     values = {name: cluster.topic_config(name) for name in names}
     changes = ClusterChanges(cluster)
-    refusals = {topic.name: _refused(cluster, topic) for topic in missing}
+    brokers = inherited_from(cluster.broker_config())
+    refusals = {topic.name: _refused(cluster, _wanted(topic, brokers)) for topic in missing}
     for topic in topics:
         if topic.name in existing:
-            refusals[topic.name] = _refused_changes(changes, topic, values[topic.name])
-    target = TargetCluster(state, values, refusals, _keeping(cluster, missing), restored)
+            asking = _wanted(topic, brokers)
+            refusals[topic.name] = _refused_changes(changes, asking, values[topic.name])
+    keeping = _keeping(cluster, missing)
+    target = TargetCluster(state, values, refusals, keeping, restored, brokers)
     rows = tuple(compare(archived, target, commands))
     return RecoveryPlan(archived, state.cluster_id, rows, not_compared(archived))
 
@@ -364,6 +369,11 @@ def _refuse_untold_topics(asked: Iterable[str], state: ClusterState, servers: st
             f"{text}; add Describe and DescribeConfigs on them, then plan again"
         )
     raise KafkaUnavailableError(f"{text}; plan again")
+
+
+def _wanted(topic: TopicState, brokers: Mapping[str, str]) -> TopicState:
+    """Return a topic with the settings that it is to have where brokers set something else."""
+    return replace(topic, inherited={**lost_defaults(topic, brokers), **topic.inherited})
 
 
 def _refused(cluster: KafkaCluster, topic: TopicState) -> dict[str, str]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from kafka_drain.kafka.cluster_state import Acl
+from collections.abc import Mapping
+
+from kafka_drain.kafka.cluster_state import Acl, TopicState
+from kafka_drain.kafka.defaults import DEFAULTS
 from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE
 
 #: Kafka's value for no limit.
 _NO_LIMIT = -1
 
 _REFUSES = "refuses records that it takes now"
+_COMPACTS = "compacts records sooner"
 #: Settings whose lower values are less safe, each with its effect.
 _LOWER = {
     "min.insync.replicas": "acknowledges records that fewer replicas hold",
     "max.message.bytes": _REFUSES,
     "delete.retention.ms": "forgets deletions sooner",
+    "min.compaction.lag.ms": _COMPACTS,
+    "max.compaction.lag.ms": _COMPACTS,
     BEFORE: _REFUSES,
     AFTER: _REFUSES,
     DIFFERENCE: _REFUSES,
@@ -47,6 +53,20 @@ def lowered_by(name: str, now: str | None, then: str) -> str:
     if name in _LOWER:
         return _LOWER[name] if int(then) < int(now) else ""
     return ""
+
+
+def lost_defaults(topic: TopicState, brokers: Mapping[str, str]) -> dict[str, str]:
+    """Return Kafka's defaults that a topic had, and that brokers replace by something less safe.
+
+    Args:
+        topic: The archived topic.
+        brokers: What a topic inherits from the target's brokers.
+    """
+    return {
+        name: default
+        for name, default in DEFAULTS.items()
+        if name not in topic.effective and lowered_by(name, default, brokers.get(name, default))
+    }
 
 
 def _limit(value: str) -> float:

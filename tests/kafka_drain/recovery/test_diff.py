@@ -21,7 +21,7 @@ from kafka_drain.kafka.cluster_state import (
     TopicState,
 )
 from kafka_drain.kafka.identity import NO_TOPIC_ID
-from kafka_drain.kafka.keeping import KEEPING
+from kafka_drain.kafka.keeping import BEFORE, KEEPING
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import (
@@ -680,3 +680,102 @@ def test_compare_existing_topic_unknown_setting() -> None:
         ("leader.replication.throttled.replicas", Action.LEAVE),
     ]
     assert ["left out" in found[0].note, "never copied" in found[1].note] == [True, True]
+
+
+#: A topic that had Kafka's defaults.
+PLAIN = replace(TOPIC, config={}, inherited={})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        ("retention.ms", "3600000", ("change", "604800000", "")),
+        ("unclean.leader.election.enable", "true", ("change", "false", "")),
+        ("cleanup.policy", "compact", ("change", "delete", "removes records by delete")),
+        ("message.timestamp.before.max.ms", "1000", ("change", KEEPING[BEFORE], "")),
+        # They are safer, or neither.
+        ("min.insync.replicas", "2", ("leave", "1", "")),
+        ("retention.ms", "-1", ("leave", "604800000", "")),
+        ("compression.type", "zstd", ("leave", "Kafka's default", "")),
+        # Kafka's default has changed with a release.
+        ("message.timestamp.after.max.ms", "1000", ("leave", "Kafka's default", "")),
+        # They set what is Kafka's default anyway.
+        ("retention.ms", "604800000", None),
+        ("segment.bytes", "1073741824", None),
+    ],
+)
+def test_compare_default_set_by_brokers(
+    setting: str, value: str, expected: tuple[str, str, str] | None
+) -> None:
+    """Kafka's default isn't what the target's brokers set; where that is less safe, it is set."""
+    there = replace(PLAIN, id="other", inherited={setting: value})
+
+    found = rows(archived((PLAIN,)), target((there,), values=there.inherited))
+
+    assert [(str(r.action), r.archived, r.lowers) for r in found] == [expected] * bool(expected)
+    for row in found:
+        assert (row.setting, row.target) == (setting, value)
+        assert row.sets == ({setting: row.archived} if row.action == Action.CHANGE else {})
+        assert "Kafka's default" in row.note
+        assert "the target's brokers" in row.note
+
+
+def test_compare_default_set_by_brokers_of_both() -> None:
+    """What the brokers of the archived cluster had set isn't Kafka's default."""
+    ours = replace(PLAIN, inherited={"retention.ms": "3600000"})
+    there = replace(ours, id="other")
+
+    assert rows(archived((ours,)), target((there,), values=there.inherited)) == []
+
+
+#: Less safe than Kafka's defaults.
+HOURLY = {
+    "retention.ms": "3600000",
+    "cleanup.policy": "compact",
+    "unclean.leader.election.enable": "true",
+}
+
+
+def test_compare_new_topic_default_set_by_brokers() -> None:
+    """A new topic gets Kafka's default where the target's brokers set something less safe."""
+    theirs = replace(target(), brokers=HOURLY)
+
+    [added, *settings] = rows(archived((PLAIN,)), theirs)
+
+    assert isinstance(added.item, TopicState)
+    assert added.item.config == {
+        "cleanup.policy": "delete",
+        "retention.ms": "604800000",
+        "unclean.leader.election.enable": "false",
+    }
+    assert {row.setting: row.target for row in settings} == added.item.config
+    assert all("Kafka's default" in row.note for row in settings)
+
+
+@pytest.mark.parametrize("brokers", [HOURLY, {"retention.ms": "604800000"}, {}])
+def test_compare_restoring_default(brokers: Mapping[str, str]) -> None:
+    """What is set back is what the topic had, also if the target's brokers set something else."""
+    unclean = "unclean.leader.election.enable"
+    inherited = {unclean: brokers[unclean]} if unclean in brokers else {}
+    there = replace(RESTORING, config=KEEPING, inherited=inherited)
+    theirs = restored_to(SENT, there=there)
+    theirs = replace(theirs, brokers=brokers, values={"orders": there.effective})
+
+    [row, *others] = rows(archived((PLAIN,), held={"orders": 3}), theirs)
+
+    assert [each.sets for each in others] == [{unclean: "false"}] * (brokers is HOURLY)
+    # cleanup.policy was set to Kafka's default, which then stays.
+    kept = {"retention.ms": "604800000"} if brokers is HOURLY else dict.fromkeys(["retention.ms"])
+    back = dict.fromkeys(KEEPING.keys() - ({"cleanup.policy"} if brokers is HOURLY else set()))
+    assert row.sets == {**back, **kept}
+    assert "as the topic did before" not in row.lowers
+    assert ("retention.ms=604800000" in (row.archived or "")) is bool(brokers)
+    assert ("doesn't tell what its brokers set" in row.note) is not brokers
+
+
+def test_compare_default_set_already() -> None:
+    """A topic that has Kafka's default of its own, where its brokers set another, is as it was."""
+    there = replace(PLAIN, id="other", config={"retention.ms": "604800000"})
+    theirs = replace(target((there,), values=there.config), brokers={"retention.ms": "3600000"})
+
+    assert rows(archived((PLAIN,)), theirs) == []

@@ -317,12 +317,15 @@ def test_plan_recovery_asks(
     there = tuple(TopicState(name, "id", 1, 1, {}, {}) for name in ("moved", "orders"))
     asked = answers(monkeypatch, state(9, Settings(topics=there, acls=(), users=(), brokers=())))
     logs = {TopicPartition(name, 0): Log() for name in ("orders", "moved", "unknown")}
-    values = {"orders": {"a": "1", "b": "3", "hour": "1", "c": "4"}}
+    unclean = "unclean.leader.election.enable"
+    values = {"orders": {"a": "1", "b": "3", "hour": "1", "c": "4", unclean: "true"}}
     target: Any = FakeCluster(logs, id="other", configs=values)
+    target.broker[unclean] = "true"
 
-    recovery.plan_recovery(made.archive, target, Commands("/a", "new:9092"))
+    plan = recovery.plan_recovery(made.archive, target, Commands("/a", "new:9092"))
 
-    assert changes.asked == {"orders": {"b": "2"}}
+    assert changes.asked == {"orders": {"b": "2", unclean: "false"}}
+    assert [row.sets for row in plan.rows if row.setting == unclean] == [{unclean: "false"}]
     assert asked == [["moved", "orders"], {"billing", "renamed"}]
 
 

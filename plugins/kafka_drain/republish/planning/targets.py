@@ -16,6 +16,7 @@ from kafka_drain.errors import ConfigError, KafkaDrainError, TopicError
 from kafka_drain.intervals import time_text
 from kafka_drain.kafka.acls import TARGET
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.kafka.defaults import retention_of
 from kafka_drain.kafka.fitting import THROTTLES, Fitted, SettingFate, config_of, fit
 from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE, KEEPING
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, SEGMENT_BYTES, TopicSettings
@@ -36,9 +37,6 @@ _SEGMENT = "segment.bytes"
 
 #: Returns the records that a target topic wouldn't take, given its limit and its compression.
 Larger: TypeAlias = "Callable[[str, int, str], Iterable[Large]]"
-
-#: A broker's default for the age at which records are deleted, in milliseconds.
-_RETENTION_MS = 604_800_000
 
 HOW = (
     "change it with kafka-configs.sh --bootstrap-server {servers} --alter --topic {topic} "
@@ -277,7 +275,7 @@ def _for_restored(
     """
     wider = {}
     age, ahead = _age(need, now), _ahead(need, now)
-    retention = int(config.get("retention.ms", _retention_of(inherited)))
+    retention = int(config.get("retention.ms", retention_of(inherited)))
     deletes = "delete" in config.get("cleanup.policy", "delete")
     if age is not None and deletes and 0 <= retention < age:
         wider["retention.ms"] = KEEPING["retention.ms"]
@@ -289,15 +287,6 @@ def _for_restored(
         if distance is not None and distance > int(bound):
             wider[setting] = KEEPING[setting]
     return wider
-
-
-def _retention_of(inherited: Mapping[str, str]) -> int:
-    """Return the `retention.ms` that a topic inherits; a broker has three settings for it."""
-    units = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
-    told = {f"log.retention.{unit}": factor for unit, factor in units.items()}
-    # The first one that is set counts.
-    found = (int(inherited[name]) * factor for name, factor in told.items() if name in inherited)
-    return next(found, _RETENTION_MS)
 
 
 def create_targets(
