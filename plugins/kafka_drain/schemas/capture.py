@@ -303,9 +303,10 @@ def merged_seen(rows: Iterable[SeenIdsRow], counts: Mapping[IdLocation, int]) ->
 
 def missing_ids(document: RegistryDocument) -> list[SchemaId]:
     """Return the ids of records whose schemas aren't kept."""
-    versions = [version for subject in document.subjects for version in subject.versions]
-    kept: set[SchemaId | None] = {version.id for version in versions}
-    kept |= {version.guid for version in versions}
+    rows = [(subject.name, row) for subject in document.subjects for row in subject.versions]
+    # Records have ids of the default context, and another one may have the same ids.
+    kept: set[SchemaId | None] = {row.id for name, row in rows if not context_of(name)}
+    kept |= {row.guid for _, row in rows}
     return sorted(seen_ids(document) - kept, key=lambda id_: (isinstance(id_, str), id_))
 
 

@@ -211,9 +211,10 @@ def kept_schemas(document: RegistryDocument) -> Callable[[SchemaId], SchemaText 
     """Return a function that finds the schemas which an archive keeps."""
     by_place = {(s.name, row.version): row for s in document.subjects for row in s.versions}
     by_id: dict[SchemaId, RegisteredRow] = {}
-    # Records have ids of the default context, and another one may have the same ids.
-    for _, row in sorted(by_place.items(), key=lambda item: bool(context_of(item[0][0]))):
-        by_id.setdefault(row.id, row)
+    for (subject, _), row in by_place.items():
+        # Records have ids of the default context, and another one may have the same ids.
+        if not context_of(subject):
+            by_id.setdefault(row.id, row)
         if row.guid:
             by_id.setdefault(row.guid, row)
 

@@ -77,16 +77,13 @@ def read_map(root: UPath, name: str) -> SchemaMap:
             f"{name} --apply` makes one"
         ) from error
     # Records have ids of the default context, and another one may have the same ids.
-    rows = sorted(document.schemas, key=lambda row: not context_of(row.subject))
-    own = {row.id for row in rows if not context_of(row.subject)}
+    own = [row for row in document.schemas if not context_of(row.subject)]
     subjects: dict[int, set[str]] = {}
-    for row in rows:
-        if context_of(row.subject) and row.id in own:
-            continue
+    for row in own:
         subjects.setdefault(row.id, set()).add(row.subject)
     return SchemaMap(
         name,
-        {row.id: row.new_id for row in rows},
-        {row.guid: row.new_guid for row in rows if row.guid and row.new_guid},
+        {row.id: row.new_id for row in own},
+        {row.guid: row.new_guid for row in document.schemas if row.guid and row.new_guid},
         {id_: frozenset(found) for id_, found in subjects.items()},
     )

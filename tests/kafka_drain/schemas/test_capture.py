@@ -507,6 +507,19 @@ def test_capture_schemas_of_other_context(made: MadeArchive, registry: FakeRegis
     assert (":.partner:t-value", 1, 12, False) in found
 
 
+def test_missing_ids_of_other_context(made: MadeArchive, registry: FakeRegistry) -> None:
+    """A schema of another context doesn't stand in for one of the default context with its id."""
+    made.seal({T1: dense(2, 3)}, value=value(12), key=None)
+    registry.register(":.partner:x", 12, CITY | {"name": "Theirs"})
+
+    found = capture_schemas(
+        made.archive, SchemaRegistry(registry.settings), now=NOW, subjects=[":.partner:x"]
+    )
+
+    assert (":.partner:x", 1, 12, False) in versions_of(found.document)
+    assert found.missing == (12,)
+
+
 def test_capture_schemas_of_some_refused(
     made: MadeArchive, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

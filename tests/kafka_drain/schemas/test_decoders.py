@@ -182,3 +182,16 @@ def test_kept_schemas_of_other_context(registry: FakeRegistry) -> None:
     find = kept_schemas(RegistryDocument.empty().model_copy(update=kept))
 
     assert json.loads(find(3).text) == CITY  # type: ignore[union-attr]
+
+
+def test_kept_schemas_only_of_other_context(registry: FakeRegistry) -> None:
+    """Where the default context's schema isn't kept, its id is unknown; GUIDs are everyone's."""
+    registry.register(":.partner:order", 12, CITY)
+    row = read_subject(Subjects(SchemaRegistry(registry.settings)), ":.partner:order", None)
+    assert row is not None
+    [version] = row.versions
+    assert version.guid is not None
+    find = kept_schemas(RegistryDocument.empty().model_copy(update={"subjects": [row]}))
+
+    assert find(12) is None
+    assert json.loads(find(version.guid).text) == CITY  # type: ignore[union-attr]

@@ -293,3 +293,20 @@ def test_map_of_other_context(made: MadeArchive, target: FakeRegistry) -> None:
 
     ids = {row.subject: row.new_id for row in written.schemas}
     assert read_map(made.root, "dr").ids[7] == ids["7-value"]
+
+
+def test_map_only_of_other_context(made: MadeArchive, target: FakeRegistry) -> None:
+    """An id that only another context's schema has isn't a record's: a republish is refused."""
+    with fake_registry(has_guids=True) as registry:
+        registry.register(":.partner:x", 12, CITY)
+        capture_schemas(
+            made.archive, SchemaRegistry(registry.settings), now=NOW, subjects=[":.partner:x"]
+        )
+
+    [row] = apply(made, target).schemas
+
+    read = read_map(made.root, "dr")
+    assert row.id == 12
+    assert 12 not in read.ids
+    assert 12 not in read.subjects
+    assert read.guids == {row.guid: row.new_guid}
