@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -28,13 +29,17 @@ from kafka_drain.output import say
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.schemas.capture import read_document
-from kafka_drain.schemas.decoders import Headers, archived_schemas
+from kafka_drain.schemas.decoders import Headers, archived_schemas, body_of
 from kafka_drain.schemas.decoding import read_schemas
-from kafka_drain.schemas.payloads import Payload, Payloads, plain
+from kafka_drain.schemas.payloads import Payloads, plain
+from kafka_drain.schemas.schema_ids import SchemaId
 from kafka_drain.storage.paths import is_local, quoted
 
 #: Number of files whose statistics are read at once; in a store, the latency of requests dominates.
 _LANES_ON_DISK, _LANES_IN_STORE = 2, 16
+
+#: Number of schema ids that a search names.
+_SHOWN = 10
 
 _TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
@@ -123,13 +128,35 @@ class Search:
     is_complete: bool = False
     recreated: frozenset[str] = frozenset()
     _kept: dict[tuple[str, TopicPartition], list[Match]] = field(default_factory=dict, repr=False)
+    #: By part, because a file may be read again for some of its parts.
+    _undecoded: dict[tuple[str, TopicPartition], Counter[SchemaId]] = field(
+        default_factory=dict, repr=False
+    )
     _done: int = 0
     _ticker: Ticker = field(init=False, repr=False)
 
-    def payloads(self) -> Payloads:
-        """Return the decoder of the records, with the archive's schemas."""
+    def payloads(self, *, needs_libraries: bool = False) -> Payloads:
+        """Return the decoder of the records, with the archive's schemas; see `Payloads`."""
         root = self.archive.root
-        return Payloads(archived_schemas(read_document(root), read_schemas(root)))
+        find = archived_schemas(read_document(root), read_schemas(root))
+        return Payloads(find, needs_libraries=needs_libraries)
+
+    @property
+    def undecoded(self) -> int:
+        """Number of values that name a schema, and in which no path could be looked for."""
+        return sum(count for ids in self._undecoded.values() for count in ids.values())
+
+    def not_searched(self) -> str:
+        """Return which values a path couldn't be looked for in; empty if there were none."""
+        count = self.undecoded
+        if not count:
+            return ""
+        ids = sorted(
+            {*chain(*self._undecoded.values())}, key=lambda id_: (isinstance(id_, str), id_)
+        )
+        shown = ", ".join(map(str, ids[:_SHOWN])) + (" …" if len(ids) > _SHOWN else "")
+        values, they = ("value", "it wasn't") if count == 1 else ("values", "they weren't")
+        return f"{count:,} {values} couldn't be decoded (schema ids {shown}): {they} searched"
 
     def matches(self) -> Iterator[Match]:
         """Yield the records that match, by topic, partition and offset.
@@ -138,6 +165,7 @@ class Search:
             ArchiveError: When the folder isn't an archive.
             ConfigError: When too many files would have to be read, and the search may not.
             DataFileError: When a file can't be read, or is gone since.
+            MachineError: When a library is missing that decodes values which decide.
             ManifestInvalidError: When manifest or receipts are damaged: records could be missing.
             StoreUnavailableError: When the archive's store doesn't respond.
         """
@@ -150,7 +178,8 @@ class Search:
         contents = [(file, self._contents(file)) for file in listed]
         parts = parts_of(contents, incarnations, self.criteria, self.after)
         steps = steps_of(self._without_ruled_out(parts))
-        payloads = self.payloads() if self.criteria.path is not None else None
+        has_path = self.criteria.path is not None
+        payloads = self.payloads(needs_libraries=True) if has_path else None
         progress = Progress("records", sum(step.records() for step in steps))
         self._ticker = Ticker("find", progress)
         of_file: dict[str, list[FilePart]] = {}
@@ -204,6 +233,8 @@ class Search:
             return kept
         ahead = of_file[of_file.index(part) :]
         found: dict[TopicPartition, list[Match]] = {each.tp: [] for each in ahead}
+        for tp in found:
+            self._undecoded.pop((part.file.path, tp), None)
         own, rows = found[part.tp], 0
         for batch in self._batches(part.file, ahead):
             rows += batch.num_rows
@@ -237,10 +268,8 @@ class Search:
         types = rows["timestampType"].to_pylist()
         for row, timestamp_type in zip(rows_of(rows), types, strict=True):
             key, value, headers, timestamp, offset = row
-            if payloads is not None:
-                decoded = payloads.of("value", value, headers)
-                if not self._has_path(decoded):
-                    continue
+            if payloads is not None and not self._has_path(part, value, headers, payloads):
+                continue
             yield Match(
                 position=part.at(offset),
                 topic_id=part.file.topic_ids.get(part.tp.topic, ""),
@@ -253,11 +282,19 @@ class Search:
                 is_sealed=part.file.sealed is not None,
             )
 
-    def _has_path(self, value: Payload) -> bool:
+    def _has_path(
+        self, part: FilePart, value: bytes | None, headers: Headers, payloads: Payloads
+    ) -> bool:
+        """Return whether a value has the path; count it if only its schema could tell."""
         path = self.criteria.path
+        decoded = payloads.of("value", value, headers)
         # Digits of bytes, and a null, have no members.
-        is_structure = value.format not in (None, "text", "hex")
-        return path is None or (is_structure and path.matches(value.content))
+        if decoded.format not in (None, "text", "hex"):
+            return path is None or path.matches(decoded.content)
+        id_ = None if value is None else body_of("value", value, headers)[0]
+        if id_ is not None:
+            self._undecoded.setdefault((part.file.path, part.tp), Counter())[id_] += 1
+        return False
 
     def _without_ruled_out(self, parts: Sequence[FilePart]) -> list[FilePart]:
         """Return the parts of files that statistics and Bloom filters don't rule out.

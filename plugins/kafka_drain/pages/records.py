@@ -110,6 +110,7 @@ class SearchResult:
         next: Start of the next page; empty if there is none.
         ended: Whether the search stopped because it took too long.
         selected: Fields for the form of a republish; None if nothing was found.
+        not_searched: Which values the path couldn't be looked for in; empty for none.
     """
 
     rows: Sequence[RecordRow] = ()
@@ -118,6 +119,7 @@ class SearchResult:
     next: str = ""
     ended: bool = False
     selected: SelectedRecords | None = None
+    not_searched: str = ""
 
 
 def records_page(

@@ -20,6 +20,7 @@ from kafka_drain.schemas.schema_ids import (
     SchemaId,
     context_of,
     id_in,
+    id_of_payload,
 )
 
 if TYPE_CHECKING:
@@ -127,6 +128,20 @@ class Decoders:
             return reader_of(schema)
         except ConfigError as error:
             return ValueError(f"schema id {id_}: {error}")
+
+
+def body_of(part: str, payload: bytes, headers: Headers) -> tuple[SchemaId | None, int]:
+    """Return the id of a payload's schema, and where the payload itself begins.
+
+    The id is None if it has none.
+    """
+    for name, held in headers or ():
+        if name == HEADERS[part] and isinstance(held, bytes):
+            id_ = id_in(held)
+            if id_ is not None:
+                return id_, 0
+    id_ = id_of_payload(payload[:ID_BYTES])
+    return (None, 0) if id_ is None else (id_, ID_BYTES)
 
 
 def reader_of(schema: SchemaText) -> Reader:

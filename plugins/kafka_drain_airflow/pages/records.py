@@ -86,6 +86,7 @@ def page_of(place: Place, address: str, republish: str, posted: Posted, user: st
             next="" if search.is_complete else str(search.through or ""),
             ended=not search.is_complete and len(matches) < search.limit,
             selected=_selected(search, matches),
+            not_searched=search.not_searched(),
         )
     except (KafkaDrainError, OSError) as error:
         found = SearchResult(problem=str(error).replace("--scan", "the box above"), trail=trail)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.errors import MachineError
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.search import Search
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.schemas import protobuf
 from kafka_drain.schemas.capture import capture_schemas
 from kafka_drain.schemas.registry import SchemaRegistry
 from tests.fake_registry import fake_registry, in_wire_format
@@ -94,3 +99,82 @@ def test_search_decoded_path(archive: Archive, path: str, offsets: list[int]) ->
     matches = Search(archive, Criteria.of(jsonpath=path)).matches()
 
     assert [match.position.offset for match in matches] == offsets
+
+
+def test_search_path_without_library(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search for content that can't be read here ends: "none found" would be untrue."""
+
+    def missing(*_: object) -> object:
+        raise MachineError("decoding Protobuf needs the extra protobuf")
+
+    monkeypatch.setattr(protobuf, "_compiled", missing)
+
+    with pytest.raises(MachineError, match="extra protobuf"):
+        list(Search(archive, Criteria.of(jsonpath="$.id=42")).matches())
+    # What only shows the values shows that one as bytes.
+    search = Search(archive, Criteria.of())
+    payloads = search.payloads()
+    shown = [match.to_dict(payloads)["value_format"] for match in search.matches()]
+    assert shown[:3] == ["avro", "hex", "json"]
+
+
+@pytest.mark.parametrize(
+    ("criteria", "undecoded", "says"),
+    [
+        ({}, 0, ""),
+        ({"partitions": ["1"]}, 0, ""),
+        ({"offset": "0-6", "topics": ["t"], "partitions": ["0"]}, 0, ""),
+        (
+            {"offset": "5-8", "topics": ["t"], "partitions": ["0"]},
+            1,
+            "1 value couldn't be decoded (schema ids 99): it wasn't searched",
+        ),
+    ],
+)
+def test_search_undecoded(
+    archive: Archive, criteria: dict[str, Any], undecoded: int, says: str
+) -> None:
+    """Values whose schema isn't kept are counted where a path was looked for in them."""
+    path = {"jsonpath": "$.id"} if criteria else {}
+    search = Search(archive, Criteria.of(**criteria, **path))
+    list(search.matches())
+
+    assert (search.undecoded, search.not_searched()) == (undecoded, says)
+
+
+def values(made: MadeArchive, of_partition: Sequence[bytes], headers: Any = None) -> None:
+    """Seal a file that has a record of each partition."""
+    for number, value in enumerate(of_partition):
+        made.seal({TopicPartition("t", number): dense(0, 2)}, value=value, headers=headers)
+    made.open_generation()
+
+
+def test_search_undecoded_ids(tmp_path: Path) -> None:
+    """Each value counts once, however it fails to decode; of many ids, a few are named."""
+    made = MadeArchive(tmp_path / "made", {"t": "id"})
+    values(made, [b"\0" + bytes([0, 0, 0, id_]) + b"x" for id_ in range(1, 13)])
+    search = Search(made.archive, Criteria.of(jsonpath="$.id"))
+
+    assert list(search.matches()) == []
+    assert search.undecoded == 24
+    assert search.not_searched() == (
+        "24 values couldn't be decoded (schema ids 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 …): "
+        "they weren't searched"
+    )
+    # A second time, they aren't counted in addition.
+    list(search.matches())
+    assert search.undecoded == 24
+
+
+def test_search_undecoded_guid(tmp_path: Path) -> None:
+    """An id in a header counts, unless the value is JSON all the same, which is searched."""
+    made = MadeArchive(tmp_path / "made", {"t": "id"})
+    guid = UUID(int=7)
+    named = [{"key": "__value_schema_id", "value": b"\1" + guid.bytes}]
+    values(made, [b"\x02x", b'{"id": 1}'], headers=named)
+    search = Search(made.archive, Criteria.of(jsonpath="$.id"))
+
+    assert [match.position.partition for match in search.matches()] == [1, 1]
+    assert search.not_searched() == (
+        f"2 values couldn't be decoded (schema ids {guid}): they weren't searched"
+    )

@@ -121,3 +121,11 @@ def test_records_page_ends() -> None:
     assert "took too long" in page(SearchResult(next="p1", ended=True))
     assert "Previous" not in page(SearchResult(next="p1"))
     assert "not sealed yet" in page(SearchResult(rows=[row(is_sealed=False)]))
+
+
+def test_records_page_not_searched() -> None:
+    """Values that couldn't be searched are told of, also where nothing was found."""
+    shown = page(SearchResult(not_searched="3 values couldn't be decoded <"))
+
+    assert '<p class="warning">3 values couldn&#39;t be decoded &lt;.</p>' in shown
+    assert 'class="warning"' not in page(SearchResult())

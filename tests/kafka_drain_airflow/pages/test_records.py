@@ -202,3 +202,16 @@ def fields_in(page: str) -> list[dict[str, Any]]:
     return [
         json.loads(found) for found in re.findall(r"<textarea[^>]*>(.*?)</textarea>", page, re.S)
     ]
+
+
+def test_records_undecoded(tmp_path: Path) -> None:
+    """A page says how many values a path couldn't be looked for in."""
+    made = MadeArchive(tmp_path / "a", {"a": "id"})
+    made.seal({A0: dense(0, 3)}, value=b"\0\0\0\0\x63x")
+    made.open_generation()
+    place = Place(str(made.root), name="a")
+
+    page = unescape(page_of(place, "/a", "", {"jsonpath": ["$.id"]}, "alice"))
+
+    assert "3 values couldn't be decoded (schema ids 99): they weren't searched." in page
+    assert "couldn't be decoded" not in unescape(page_of(place, "/a", "", {}, "alice"))

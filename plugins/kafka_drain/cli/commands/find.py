@@ -210,8 +210,8 @@ def _short(texts: Iterable[str]) -> Text:
 
 
 def _ending(search: Search, found: int) -> str:
-    """Return the line that ends a search: the number of records, and the continuation."""
-    records = f"{found:,} record{'' if found == 1 else 's'} found"
-    if search.is_complete:
-        return f"find: {records}"
-    return f"find: {records}; there may be more, after {search.through}: --after {search.through}"
+    """Return the line that ends a search: what was found, what wasn't searched, how to go on."""
+    parts = [f"find: {found:,} record{'' if found == 1 else 's'} found", search.not_searched()]
+    if not search.is_complete:
+        parts.append(f"there may be more, after {search.through}: --after {search.through}")
+    return "; ".join(filter(None, parts))

@@ -31,9 +31,9 @@ from kafka_drain.republish.changing.json_fields import JsonFields
 from kafka_drain.republish.changing.masks import Replace, remembering
 from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
-from kafka_drain.schemas.decoders import SchemaText
+from kafka_drain.schemas.decoders import SchemaText, body_of
 from kafka_drain.schemas.payloads import Payloads
-from kafka_drain.schemas.schema_ids import HEADERS, ID_BYTES, SchemaId, id_in, id_of_payload
+from kafka_drain.schemas.schema_ids import HEADERS, ID_BYTES, SchemaId, id_of_payload
 
 #: Name of the header that says that a record was changed; its value is the start of the change's
 #: hash.
@@ -532,20 +532,6 @@ def _avro_fields(schema: SchemaText, paths: Sequence[Sequence[Any]]) -> AvroFiel
 def _schema_of(schema: SchemaText) -> Any:
     references = {name: parse_schema(text, name) for name, text in schema.references.items()}
     return self_contained(parse_schema(schema.text, "it"), references)
-
-
-def body_of(part: str, payload: bytes, headers: Headers) -> tuple[SchemaId | None, int]:
-    """Return the id of a payload's schema, and where the payload itself begins.
-
-    The id is None if it has none.
-    """
-    for name, held in headers or ():
-        if name == HEADERS[part] and isinstance(held, bytes):
-            id_ = id_in(held)
-            if id_ is not None:
-                return id_, 0
-    id_ = id_of_payload(payload[:ID_BYTES])
-    return (None, 0) if id_ is None else (id_, ID_BYTES)
 
 
 def header_column(rows: Sequence[Headers]) -> pa.ListArray:

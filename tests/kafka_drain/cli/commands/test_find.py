@@ -70,6 +70,26 @@ def test_find_nothing(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed.err.splitlines()[-1] == "find: 0 records found"
 
 
+@pytest.mark.parametrize("more", [[], ["--json"], ["--republish"]])
+def test_find_undecoded(
+    tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Values that a path couldn't be looked for in are told of, whatever the answer's form."""
+    made = MadeArchive(tmp_path / "made", {"a": "id"})
+    made.seal({A0: dense(0, 3)}, value=b"\0\0\0\0\x63x")
+    made.seal({A0: dense(3, 5)}, value=b'{"id": 1}')
+    made.open_generation()
+    command = ["find", str(made.root), "--jsonpath", "$.id", *more]
+    told = "3 values couldn't be decoded (schema ids 99): they weren't searched"
+
+    assert main(command) == OK
+    assert capsys.readouterr().err.splitlines()[-1] == f"find: 2 records found; {told}"
+    assert main([*command, "--limit", "1"]) == OK
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"find: 1 record found; {told}; there may be more, after a:1:0:3: --after a:1:0:3"
+    )
+
+
 @pytest.mark.parametrize("given", ["file", "-"])
 def test_find_key_file(
     archive: str,
