@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_drain.archive.documents import RegistryDocument, SchemasDocument
@@ -11,7 +11,6 @@ from kafka_drain.errors import KafkaDrainError
 from kafka_drain.schemas.decoders import (
     Decoders,
     Headers,
-    SchemaText,
     UnknownSchemaError,
     archived_schemas,
     kept_schemas,
@@ -26,6 +25,8 @@ class Decoding:
     Attributes:
         decoders: Decodes Avro, Protobuf and JSON by schema ids; None for values that are all JSON.
         topics: The source topics whose values are decoded; None for all.
+        not_judged: Ids that the values of other topics begin with, or whose bytes only look like
+            it: the archive keeps the schemas of none of them.
         values: Number of values that were looked at.
         decoded: Number of values that were decoded.
         without_schema: Number of values that name no schema.
@@ -35,6 +36,7 @@ class Decoding:
 
     decoders: Decoders | None
     topics: Collection[str] | None = None
+    not_judged: Mapping[str, Sequence[SchemaId]] = field(default_factory=dict)
     values: int = 0
     decoded: int = 0
     without_schema: int = 0
@@ -92,19 +94,36 @@ class Decoding:
 def by_schema_id(registry: RegistryDocument, schemas: SchemasDocument) -> Decoding:
     """Return the decoding of values with schema ids, by the archive's schemas.
 
-    Where only `registry.json` keeps schemas, topics whose values have none of its ids aren't
-    decoded: their bytes may look like ids.
+    Where only `registry.json` keeps schemas, the values of a topic of which it has none may have
+    bytes that look like ids. They are decoded all the same if there must be schemas of them: if
+    their subject is kept, or not all could be read from the registry.
     """
-    topics = None if schemas.schemas else _topics_with_schemas(registry, kept_schemas(registry))
-    return Decoding(Decoders(archived_schemas(registry, schemas)), topics)
+    decoders = Decoders(archived_schemas(registry, schemas))
+    if schemas.schemas:
+        return Decoding(decoders)
+    kept, named = kept_schemas(registry), _ids_of_values(registry)
+    subjects = {subject.name for subject in registry.subjects}
+    was_read = _was_read(registry)
+    judged = {
+        topic
+        for topic, ids in named.items()
+        if not was_read or f"{topic}-value" in subjects or any(map(kept, ids))
+    }
+    others = {topic: ids for topic, ids in named.items() if topic not in judged}
+    return Decoding(decoders, judged, others)
 
 
-def _topics_with_schemas(
-    registry: RegistryDocument, kept: Callable[[SchemaId], SchemaText | None]
-) -> set[str]:
-    found = set()
-    for row in registry.seen:
-        ids: list[SchemaId] = [*row.ids, *row.guids]
-        if row.part == "value" and any(map(kept, ids)):
-            found.add(row.topic)
-    return found
+def _ids_of_values(registry: RegistryDocument) -> dict[str, list[SchemaId]]:
+    """Return the ids that each topic's values have, without 0, which no registry gives."""
+    named: dict[str, list[SchemaId]] = {
+        row.topic: [*filter(None, row.ids), *row.guids]
+        for row in registry.seen
+        if row.part == "value"
+    }
+    return {topic: ids for topic, ids in named.items() if ids}
+
+
+def _was_read(registry: RegistryDocument) -> bool:
+    """Return whether the registry answered everything, be it that it doesn't have a schema."""
+    lacks = f"{registry.url} doesn't have the schemas of "
+    return all(note.startswith(lacks) for note in registry.notes)

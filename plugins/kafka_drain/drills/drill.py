@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -44,6 +44,7 @@ from kafka_drain.republish.planning.runs import drill_run, run_key
 from kafka_drain.republish.run import RepublishEngine, plan_republish
 from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoding import read_schemas
+from kafka_drain.schemas.schema_ids import SchemaId
 from kafka_drain.storage.lease import hold_lease
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ Step = Literal["plan", "restore", "decode", "clean_up"]
 
 #: Values that are decoded of each partition.
 DECODED = 100_000
+
+#: Ids that aren't judged and that a drill names of each topic.
+_NAMED = 10
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -345,21 +349,34 @@ def _decode(drill: _Drill) -> None:
                 if left <= 0:
                     break
     drill.decoding = decoding
+    for source, ids in _not_judged(drill, decoding).items():
+        say(
+            f"drill {drill.name}: decoding not judged: the archive doesn't have schema "
+            f"{', '.join(map(str, ids))}, which values of {source} seem to name, and neither did "
+            "the registry: their bytes may only look like ids"
+        )
     if decoding.problem:
         drill.fail("decode", "SchemaError", decoding.problem)
 
 
 def _decoding_of(snapshot: Snapshot) -> Decoding | None:
-    """Return the decoding of values; None if the archive knows no schema."""
+    """Return the decoding of values; None if the archive knows no schema and no id."""
     generation = snapshot.open_generation
     values = generation.document.values if generation is not None else None
     if values is not None and values["settings"]["encoding"] == "json":
         return Decoding(None)
     registry = read_document(snapshot.root)
     schemas = read_schemas(snapshot.root)
-    if values is None and not schemas.schemas and not registry.subjects:
-        return None
-    return by_schema_id(registry, schemas)
+    decoding = by_schema_id(registry, schemas)
+    known = values is not None or schemas.schemas or registry.subjects
+    return decoding if known or decoding.topics or decoding.not_judged else None
+
+
+def _not_judged(drill: _Drill, decoding: Decoding) -> dict[str, Sequence[SchemaId]]:
+    """Return ids that the values of restored topics may name, at most a few of each topic."""
+    return {
+        topic: ids[:_NAMED] for topic, ids in decoding.not_judged.items() if topic in drill.topics
+    }
 
 
 def _result(drill: _Drill) -> DrillDocument:
@@ -381,7 +398,7 @@ def _result(drill: _Drill) -> DrillDocument:
         "newest_record": iso_of(newest),
         "drained_through": plan.drained_through if plan is not None else None,
         "verification": drill.verification,
-        "decoded": _decoded_row(drill.decoding) if drill.decoding is not None else None,
+        "decoded": _decoded_row(drill, drill.decoding) if drill.decoding is not None else None,
         "problems": [problem.content() for problem in drill.problems],
         "left": drill.left,
         "max_age_days": drill.request.max_age_days,
@@ -398,12 +415,13 @@ def _sample_row(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _decoded_row(decoding: Decoding) -> dict[str, Any]:
+def _decoded_row(drill: _Drill, decoding: Decoding) -> dict[str, Any]:
+    unknown = decoding.unknown.union(*_not_judged(drill, decoding).values())
     return {
         "values": decoding.values,
         "decoded": decoding.decoded,
         "without_schema": decoding.without_schema,
-        "unknown_schemas": sorted(id_ for id_ in decoding.unknown if isinstance(id_, int)),
+        "unknown_schemas": sorted(id_ for id_ in unknown if isinstance(id_, int)),
         "undecodable": decoding.undecodable,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,14 @@ from fastavro import parse_schema, schemaless_writer
 from kafka_drain.archive.documents import RegistryDocument, SchemasDocument
 from kafka_drain.drills.decoding import Decoding, by_schema_id
 from kafka_drain.errors import MachineError
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.schemas import protobuf
+from kafka_drain.schemas.capture import capture_schemas
+from kafka_drain.schemas.registry import SchemaRegistry
+from tests.fake_registry import FakeRegistry, fake_registry
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+
+T0 = TopicPartition("t", 0)
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 NAME = {"type": "record", "name": "Name", "fields": [{"name": "name", "type": "string"}]}
@@ -150,6 +158,58 @@ def test_decode_kept_topics() -> None:
     assert by_schema_id(registry("t"), schemas({})).topics == {"t"}
     assert by_schema_id(registry("t", "u"), schemas({})).topics == {"t", "u"}
     assert by_schema_id(registry("t"), schemas(SCHEMAS)).topics is None
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive whose values name schema 7, and which no capture has seen yet."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal({T0: dense(0, 2)}, value=value(7, ORDER, {"id": 5}), key=None)
+    return made
+
+
+def captured(made: MadeArchive, source: FakeRegistry) -> Decoding:
+    """Capture, and return the decoding of the same values."""
+    found = capture_schemas(made.archive, SchemaRegistry(source.settings), now=NOW)
+    assert found.missing == (7,)
+    assert found.document.notes
+    return by_schema_id(found.document, schemas({}))
+
+
+@pytest.mark.parametrize("subject", ["t-value", "other"])
+def test_decode_nothing_kept_refused(subject: str, made: MadeArchive) -> None:
+    """A schema that the registry refused to give may well exist, and the archive lacks it."""
+    with fake_registry() as source:
+        source.register(subject, 7, ORDER)
+        source.fails = 403
+        decoding = captured(made, source)
+    decoding.add([(value(7, ORDER, {"id": 5}), None)])
+
+    assert decoding.topics == {"t"}
+    assert "doesn't have schema 7" in decoding.problem
+
+
+def test_decode_nothing_kept_of_subject(made: MadeArchive) -> None:
+    """Where the values' own subject is kept, an id that it lacks is a schema's all the same."""
+    with fake_registry() as source:
+        source.register("t-value", 8, ORDER)
+        decoding = captured(made, source)
+    decoding.add([(value(7, ORDER, {"id": 5}), None)])
+
+    assert decoding.topics == {"t"}
+    assert "doesn't have schema 7" in decoding.problem
+
+
+def test_decode_nothing_kept_of_topic(made: MadeArchive) -> None:
+    """Bytes that the registry knows no schema for may only look like ids: they aren't judged."""
+    with fake_registry() as source:
+        source.register("unused", 8, ORDER)
+        decoding = captured(made, source)
+
+    assert (decoding.topics, decoding.not_judged) == (set(), {"t": [7]})
+    assert decoding.problem == ""
+    # Id 0, which no registry gives, says nothing.
+    assert by_schema_id(registry("t"), schemas({})).not_judged == {"numbers": [1]}
 
 
 def test_decode_without_extra(monkeypatch: pytest.MonkeyPatch) -> None:

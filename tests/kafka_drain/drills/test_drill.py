@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.documents import DrillDocument
+from kafka_drain.archive.documents import DrillDocument, RegistryDocument, SeenIdsRow
 from kafka_drain.archive.drills import read_drills, unfinished_drills
+from kafka_drain.archive.schema_seals import REGISTRY
 from kafka_drain.clock import utc_now
 from kafka_drain.config.drill import PREFIX
 from kafka_drain.drills import drill as module
@@ -431,6 +432,36 @@ def test_run_drill_decodes_some(
         return decoded.values
 
     assert [values(None), values({"flights"}), values({"other"})] == [4, 4, 0]
+
+
+@pytest.mark.parametrize(
+    ("notes", "verdict", "says"),
+    [
+        (["http://r rejects the login (403); not read: flights-value"], "failed", "schema 7"),
+        (["http://r doesn't have the schemas of 1 ids in the records: 7"], "passed", "not judged"),
+    ],
+)
+def test_run_drill_no_schema_kept(
+    archive: Archive,
+    target: Scratchy,
+    restore: Restore,
+    notes: list[str],
+    verdict: str,
+    says: str,
+    said: list[str],
+) -> None:
+    """A drill of values whose schemas the archive lacks fails, or says what it couldn't judge."""
+    seen = SeenIdsRow(topic="flights", part="value", ids=[7], guids=[])
+    update = {"url": "http://r", "seen": [seen], "notes": notes}
+    RegistryDocument.empty().model_copy(update=update).write(archive.root / REGISTRY)
+    target.contents = lambda tp, span: rows_of(tp, [b"\0\0\0\0\7x"])
+
+    result = drill(archive, target)
+
+    assert result.verdict == verdict
+    assert result.decoded is not None
+    assert result.decoded.unknown_schemas == [7]
+    assert any(says in line for line in said)
 
 
 def test_run_drill_schema_lost(
