@@ -23,14 +23,6 @@ SchemaId: TypeAlias = "int | str"
 
 ID_BYTES, GUID_BYTES = 5, 17
 
-#: Other registries' framing, which has no id that is translated here. AWS Glue: a byte of value 3,
-#: one that says how the rest is compressed, and a UUID. Apicurio, with ids of eight bytes: a zero
-#: byte and the id, so that its first four bytes look like the id 0, which no Confluent registry
-#: gives.
-GLUE, APICURIO = "AWS Glue's framing", "Apicurio's framing with ids of eight bytes"
-FRAME_BYTES = 18
-_GLUE_HEADS = (b"\3\0", b"\3\5")
-
 
 class IdLocation(NamedTuple):
     """Where an id was seen.
@@ -44,20 +36,6 @@ class IdLocation(NamedTuple):
     topic: str
     part: str
     id: SchemaId | None
-
-
-class Framed(NamedTuple):
-    """Where another registry's framing was seen.
-
-    Attributes:
-        topic: The record's topic.
-        part: `key` or `value`.
-        framing: The registry that it seems to belong to.
-    """
-
-    topic: str
-    part: str
-    framing: str
 
 
 @dataclass(frozen=True)
@@ -126,20 +104,6 @@ def context_of(subject: str) -> str:
     """Return the context that a subject's ids are of; empty for the default one."""
     context, found, _ = subject[1:].partition(":")
     return context.lstrip(".") if subject.startswith(":.") and found else ""
-
-
-def framing_of(head: bytes | None, size: int) -> str | None:
-    """Return the other registry whose framing a payload seems to have; None for none.
-
-    Args:
-        head: Its first bytes, at least five of them if it has as many.
-        size: Its size in bytes.
-    """
-    if not head:
-        return None
-    if head[:2] in _GLUE_HEADS and size >= FRAME_BYTES:
-        return GLUE
-    return APICURIO if head[:ID_BYTES] == bytes(ID_BYTES) and size >= 9 else None
 
 
 def id_in(head: bytes | None) -> SchemaId | None:

@@ -19,11 +19,9 @@ from kafka_drain.schemas.schema_ids import (
     GUID_BYTES,
     HEADERS,
     ID_BYTES,
-    Framed,
     IdLocation,
     SchemaId,
     SchemaIds,
-    framing_of,
     id_in,
     id_of_payload,
     with_id,
@@ -88,23 +86,6 @@ def count_ids(
         heads = pc.binary_slice(column, 0, ID_BYTES).drop_null().value_counts()
         for head, count in zip(*(heads.field(n).to_pylist() for n in (0, 1)), strict=True):
             counts[IdLocation(topic, part, id_of_payload(head))] += count
-    return counts
-
-
-def count_framings(
-    batch: pa.RecordBatch, topic: str, parts: Collection[str] = tuple(HEADERS)
-) -> Counter[Framed]:
-    """Count the payloads that seem to have another registry's framing; arguments as above."""
-    counts: Counter[Framed] = Counter()
-    for part in parts:
-        column = batch[part]
-        odd = pc.or_(
-            pc.starts_with(column, pattern=b"\3"), pc.starts_with(column, pattern=bytes(ID_BYTES))
-        )
-        for payload in column.filter(odd.fill_null(FALSE)).to_pylist():
-            framing = framing_of(payload, len(payload))
-            if framing is not None:
-                counts[Framed(topic, part, framing)] += 1
     return counts
 
 

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import SourceRecordError
 from kafka_drain.schemas.schema_ids import (
-    APICURIO,
-    GLUE,
     HEADERS,
     IdLocation,
     SchemaIds,
@@ -21,7 +19,7 @@ from kafka_drain.schemas.schema_ids import (
     id_of_payload,
     with_id,
 )
-from kafka_drain.schemas.wire_format import count_framings, count_ids, translated
+from kafka_drain.schemas.wire_format import count_ids, translated
 from tests.kafka_drain.schemas.records import G1, G2, IDS, batch_of, guid, prefix, row
 
 
@@ -131,25 +129,3 @@ def test_translated_kept_id() -> None:
     assert [one["key"] for one in found] == [prefix(70_000), None, None]
     assert [one["value"] for one in found] == [prefix(1), prefix(1) + b"x", None]
     assert found[2]["headers"] == [{"key": "__value_schema_id", "value": guid(G1)}]
-
-
-@pytest.mark.parametrize(
-    ("payload", "framing"),
-    [
-        (b"\3\0" + bytes(16), GLUE),
-        (b"\3\5" + bytes(16) + b"x", GLUE),
-        (b"\3\5" + bytes(15), None),
-        (b"\3\1" + bytes(16), None),
-        (bytes(5) + b"\0\0\0\7", APICURIO),
-        # A number of eight bytes, and an id of Confluent's.
-        (bytes(7) + b"\7", None),
-        (b"\0\0\0\0\7abcdef", None),
-        (b"", None),
-        (None, None),
-    ],
-)
-def test_count_framings(payload: bytes | None, framing: str | None) -> None:
-    """Each framing is told by the first bytes and the size."""
-    found = count_framings(batch_of([row(None, payload)]), "t")
-
-    assert found == ({} if framing is None else {("t", "value", framing): 1})

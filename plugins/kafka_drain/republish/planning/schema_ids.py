@@ -18,9 +18,10 @@ from kafka_drain.republish.planning.documents import CountedIdsJson, SchemaIdsJs
 from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ShardFile
-from kafka_drain.schemas.schema_ids import HEADERS, Framed, IdLocation, SchemaId, ids_kept
+from kafka_drain.schemas.framing import Framed, count_framings
+from kafka_drain.schemas.schema_ids import HEADERS, IdLocation, SchemaId, ids_kept
 from kafka_drain.schemas.schema_map import SchemaMap
-from kafka_drain.schemas.wire_format import count_framings, count_ids
+from kafka_drain.schemas.wire_format import count_ids
 
 #: Approximate size of the records that are read at a time.
 

@@ -28,12 +28,12 @@ from kafka_drain.republish.verifying.target_reader import TargetReader, target_c
 from kafka_drain.republish.verifying.verify import END_TIMEOUT_SECONDS
 from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoders import Decoders, kept_schemas, registered_schemas
+from kafka_drain.schemas.framing import framing_of
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import (
     HEADERS,
     SchemaId,
     SchemaIds,
-    framing_of,
     id_in,
     id_of_payload,
     with_id,
