@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafka_drain.errors import ConfigError
@@ -33,15 +33,18 @@ def self_contained(schema: Any, references: Mapping[str, Any]) -> Any:
     A registry stores them separately (Confluent's schema references), but Spark needs one schema.
 
     Args:
-        references: Schemas of other subjects by the full name of their type.
+        references: Schemas of other subjects by the full name of their type. Types that are nested
+            in them count too, as they do for Confluent's registry.
     """
     return _Inlining(references).walk(schema, "")
 
 
 class _Inlining:
     def __init__(self, references: Mapping[str, Any]) -> None:
-        self._references = references
+        nested = (pair for schema in references.values() for pair in _definitions(schema, ""))
+        self._references = {**references, **dict(nested)}
         self._defined: set[str] = set()
+        self.undefined: list[str] = []
 
     def walk(self, schema: Any, namespace: str) -> Any:
         """Inline the references of a schema that is nested in a namespace."""
@@ -54,6 +57,9 @@ class _Inlining:
         kind = schema.get("type")
         if kind in _NAMED:
             full = _full_name(schema.get("name", ""), schema.get("namespace", namespace))
+            if full in self._defined and full in self._references:
+                # It was used before the type within which it is defined.
+                return full
             self._defined.add(full)
             own, _, short = full.rpartition(".")
             # Explicit, because the definition may end up nested in a different namespace.
@@ -73,7 +79,26 @@ class _Inlining:
                 return full
             if full in self._references:
                 return self.walk(self._references[full], "")
+        self.undefined.append(name)
         return name
+
+
+def _definitions(schema: Any, namespace: str) -> Iterator[tuple[str, Any]]:
+    """Yield the named types that a schema defines, nested or not, by their full names.
+
+    Each says its namespace.
+    """
+    if isinstance(schema, list):
+        for branch in schema:
+            yield from _definitions(branch, namespace)
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") in _NAMED:
+        full = _full_name(schema.get("name", ""), schema.get("namespace", namespace))
+        namespace = full.rpartition(".")[0]
+        yield full, {**schema, "namespace": namespace}
+    for inner in ("type", "items", "values", "fields"):
+        yield from _definitions(schema.get(inner), namespace)
 
 
 def _full_name(name: str, namespace: str) -> str:
@@ -89,7 +114,16 @@ def why_no_columns(schema: Any) -> str:
     Args:
         schema: A self-contained schema.
     """
-    return _why_not(schema, "", ())
+    undefined = undefined_types(schema)
+    return f"{undefined[0]} isn't defined" if undefined else _why_not(schema, "", ())
+
+
+def undefined_types(schema: Any) -> list[str]:
+    """Return the names of types that a schema uses and that nothing in it defines."""
+    # With itself as a reference, because a type may be defined after its first use.
+    inlining = _Inlining({"": schema})
+    inlining.walk(schema, "")
+    return inlining.undefined
 
 
 def _why_not(schema: Any, namespace: str, within: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.schemas import exact_json
-from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
+from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained, undefined_types
 from kafka_drain.schemas.protobuf import protobuf_reader
 from kafka_drain.schemas.schema_ids import (
     GUID_BYTES,
@@ -246,7 +246,8 @@ def archived_schemas(
     registry: RegistryDocument, schemas: SchemasDocument
 ) -> Callable[[SchemaId], SchemaText | None]:
     """Return a function that finds the schemas of both documents, with which values are decoded."""
-    avro = {row.id: row.avro for row in schemas.schemas}
+    # Earlier releases kept some without types that a reference defines.
+    avro = {row.id: row.avro for row in schemas.schemas if not undefined_types(row.avro)}
     kept = kept_schemas(registry)
 
     def find(id_: SchemaId) -> SchemaText | None:

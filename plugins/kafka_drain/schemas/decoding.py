@@ -22,7 +22,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.values import Values
 from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
-from kafka_drain.schemas.avro import parse_schema, self_contained, why_no_columns
+from kafka_drain.schemas.avro import parse_schema, self_contained, undefined_types, why_no_columns
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
 from kafka_drain.storage.paths import quoted
 
@@ -156,7 +156,8 @@ def read_schemas(root: UPath) -> SchemasDocument:
 
 
 def _known(root: UPath) -> dict[int, WriterSchema]:
-    rows = read_schemas(root).schemas
+    # Earlier releases kept some without types that a reference defines: those are read once more.
+    rows = [row for row in read_schemas(root).schemas if not undefined_types(row.avro)]
     return {row.id: WriterSchema(row.id, row.avro, row.subject, row.version) for row in rows}
 
 

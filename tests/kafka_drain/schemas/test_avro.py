@@ -6,10 +6,11 @@ import copy
 from typing import Any
 
 import fastavro
+import fastavro.utils
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.schemas.avro import parse_schema, self_contained, why_no_columns
+from kafka_drain.schemas.avro import parse_schema, self_contained, undefined_types, why_no_columns
 
 ADDRESS = {
     "type": "record",
@@ -122,6 +123,89 @@ def test_why_no_columns(schema: Any, why: str) -> None:
 def test_why_no_columns_same_type_twice() -> None:
     """A type that is used twice side by side doesn't contain itself."""
     assert why_no_columns(self_contained(ORDER, REFERENCES)) == ""
+
+
+MONEY = {"type": "record", "name": "Money", "fields": [{"name": "c", "type": "int"}]}
+HASH = {"type": "fixed", "name": "Hash", "namespace": "com.acme", "size": 4}
+COMMON = {
+    "type": "record",
+    "name": "Common",
+    "namespace": "com.acme",
+    "fields": [
+        {"name": "price", "type": ["null", MONEY]},
+        {"name": "kind", "type": {"type": "map", "values": COUNTRY}},
+        {"name": "more", "type": {"type": "array", "items": "Money"}},
+    ],
+}
+
+
+def using(*types: Any) -> dict[str, Any]:
+    """Return a record with a field of each type."""
+    fields = [{"name": f"f{number}", "type": type_} for number, type_ in enumerate(types)]
+    return {"type": "record", "name": "Using", "namespace": "com.acme", "fields": fields}
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        ["com.acme.Money"],
+        ["Money"],
+        # Before and after the type within which it is defined.
+        ["Money", "Common", "Money"],
+        ["Common", "Money"],
+        [{"type": "array", "items": "com.acme.common.Country"}, ["null", "Common"], "Common"],
+    ],
+)
+@pytest.mark.parametrize("texts", [{"com.acme.Common": COMMON}, {"both": [HASH, COMMON]}])
+def test_self_contained_nested(types: list[Any], texts: dict[str, Any]) -> None:
+    """Each type that a reference's text defines is known, wherever in it that is, and once."""
+    schema, references = using(*types), copy.deepcopy(texts)
+
+    whole = self_contained(schema, references)
+
+    parser: dict[str, Any] = {}
+    for text in (HASH, COMMON):
+        fastavro.parse_schema(copy.deepcopy(text), named_schemas=parser)
+    expected = fastavro.parse_schema(copy.deepcopy(schema), named_schemas=parser)
+    values = list(fastavro.utils.generate_many(expected, 5))
+    parsed = fastavro.parse_schema(copy.deepcopy(whole))
+    assert all(fastavro.validate(value, parsed) for value in values)
+    assert str(whole).count("'Money'") <= 1
+    assert references == texts
+    assert why_no_columns(whole) == ""
+
+
+def test_self_contained_nested_empty_namespace() -> None:
+    """A type that is nested in one without a namespace has none either."""
+    common = COMMON | {"namespace": ""}
+
+    whole = self_contained(using("Money"), {"Common": common})
+
+    [field] = whole["fields"]
+    assert (field["type"]["name"], field["type"]["namespace"]) == ("Money", "")
+    assert why_no_columns(whole) == ""
+
+
+def test_self_contained_redefined() -> None:
+    """A schema that defines a type of its own twice stays as wrong as it is."""
+    whole = self_contained(using(MONEY, MONEY), {})
+
+    with pytest.raises(fastavro.schema.SchemaParseException, match="redefined"):
+        fastavro.parse_schema(whole)
+
+
+def test_why_no_columns_unresolved() -> None:
+    """A schema that names a type which nobody defines can't be parsed, so it makes no columns."""
+    whole = self_contained(using({"type": "map", "values": ["null", "Gone"]}), {})
+
+    assert why_no_columns(whole) == "Gone isn't defined"
+    assert why_no_columns("com.acme.Money") == "com.acme.Money isn't defined"
+
+
+def test_undefined_types_defined_later() -> None:
+    """A type that is defined after its first use is defined."""
+    assert undefined_types(using("Money", COMMON)) == []
+    assert undefined_types(using("Gone", NODE, ["null", "Gone.Too"])) == ["Gone", "Gone.Too"]
 
 
 def test_parse_schema_not_json() -> None:

@@ -12,11 +12,12 @@ from uuid import UUID
 import fastavro
 import pytest
 
-from kafka_drain.archive.documents import RegistryDocument
+from kafka_drain.archive.documents import RegistryDocument, SchemasDocument
 from kafka_drain.errors import ConfigError
 from kafka_drain.schemas.decoders import (
     Decoders,
     SchemaText,
+    archived_schemas,
     kept_schemas,
     reader_of,
     registered_schemas,
@@ -157,6 +158,31 @@ def test_reader_of_odd_logical_values() -> None:
     assert read(payload.getvalue(), None) == odd | {"f4": datetime(1970, 1, 1, tzinfo=timezone.utc)}
     with pytest.raises(ValueError, match="left over"):
         read(payload.getvalue() + b"x", None)
+
+
+def test_reader_of_nested_type() -> None:
+    """A type that is only nested in a referenced schema decodes, as it does for a registry."""
+    money = {"type": "record", "name": "Money", "fields": [{"name": "c", "type": "int"}]}
+    fields = [{"name": "price", "type": money}]
+    common = {"type": "record", "name": "Common", "namespace": "com.acme", "fields": fields}
+    main = ORDER | {"fields": [{"name": "price", "type": "com.acme.Money"}]}
+    references = {"com.acme.Common": json.dumps(common)}
+
+    read = reader_of(SchemaText("AVRO", json.dumps(main), references))
+
+    assert read(b"\x02", None) == {"price": {"c": 1}}
+
+
+def test_archived_schemas_lacking_type(registry: FakeRegistry) -> None:
+    """Of two copies of a schema, one that lacks a type doesn't hide the one that has it."""
+    subjects = Subjects(SchemaRegistry(registry.settings))
+    read = [read_subject(subjects, name, None) for name in ("city", "order")]
+    kept = RegistryDocument.empty().model_copy(update={"subjects": read})
+    rows = [{"id": 3, "schema": CITY}, {"id": 4, "schema": ORDER}]
+    find = archived_schemas(kept, SchemasDocument.model_validate({"schemas": rows}))
+
+    assert find(4) == SchemaText("AVRO", json.dumps(ORDER), {"City": json.dumps(CITY)})
+    assert json.loads(find(3).text) == CITY  # type: ignore[union-attr]
 
 
 def test_reader_of_no_schema() -> None:

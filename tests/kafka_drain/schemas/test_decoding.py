@@ -407,3 +407,50 @@ def test_keep_nothing(tmp_path: Path) -> None:
     ValuePlan().keep(UPath(tmp_path), NOW)
 
     assert [*tmp_path.iterdir()] == []
+
+
+MONEY = {"type": "record", "name": "Money", "fields": [{"name": "c", "type": "int"}]}
+COMMON = {
+    "type": "record",
+    "name": "Common",
+    "namespace": "com.acme",
+    "fields": [{"name": "price", "type": MONEY}],
+}
+PAID = V1 | {"fields": [{"name": "price", "type": "com.acme.Money"}]}
+PAID_WHOLE = V1 | {"fields": [{"name": "price", "type": MONEY | {"namespace": "com.acme"}}]}
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_plan_values_nested_in_reference(is_kept: bool, tmp_path: Path) -> None:
+    """A type within a referenced schema is a column; a copy that lacks it is replaced, sealed."""
+    pipeline, archive = pipeline_to(tmp_path, BY_REGISTRY), Archive.at(tmp_path)
+    archive.create(pipeline="orders", cluster_id="c", topic_ids={"orders": "o"}, source={})
+    if is_kept:
+        lacking = WriterSchema(7, PAID, "orders-value", 1)
+        ValuePlan(schemas={7: lacking}, changed=True).keep(archive.root, NOW)
+    with fake_registry() as registry:
+        registry.register("common", 3, COMMON)
+        refers = [{"name": "com.acme.Common", "subject": "common", "version": 1}]
+        registry.register("orders-value", 7, PAID, references=refers)
+        plan = plan_values(pipeline, archive, None, SchemaRegistry(registry.settings))
+    plan.keep(archive.root, NOW)
+
+    assert plan.spec == {"encoding": "avro", "reader": PAID_WHOLE, "writers": {"7": PAID_WHOLE}}
+    assert (plan.changed, list(plan.warnings)) == (True, [])
+    assert check_schemas(archive.root, {}, SEALS.newest(archive.root), whole=True) == []
+    # The registry isn't needed any more.
+    again = plan_values(pipeline, archive, None, None)
+    assert (again.spec, again.changed) == (plan.spec, False)
+
+
+def test_plan_values_nested_in_no_reference(tmp_path: Path) -> None:
+    """A schema that names a type which nobody defines makes no columns."""
+    with fake_registry() as registry:
+        registry.register("orders-value", 7, PAID)
+        with pytest.raises(ConfigError, match="no schema of orders-value"):
+            plan_values(
+                pipeline_to(tmp_path, BY_REGISTRY),
+                Archive.at(tmp_path),
+                None,
+                SchemaRegistry(registry.settings),
+            )
