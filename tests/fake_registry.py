@@ -34,6 +34,7 @@ class FakeRegistry:
         has_guids: Whether it gives schemas GUIDs.
         keeps_ids: Whether it registers a schema with the id that it is sent with, in mode IMPORT.
         next_id: The id of the next new schema.
+        statuses: What it answers to requests, by how their method and path begin.
         refuses: Subjects whose next versions it finds incompatible, unless they have level NONE.
     """
 
@@ -44,6 +45,7 @@ class FakeRegistry:
     has_guids: bool = False
     keeps_ids: bool = True
     next_id: int = 1000
+    statuses: dict[str, int] = field(default_factory=dict)
     refuses: set[str] = field(default_factory=set)
     compatibility: dict[str, str] = field(default_factory=lambda: {"": "BACKWARD"})
     modes: dict[str, str] = field(default_factory=lambda: {"": "READWRITE"})
@@ -84,6 +86,9 @@ class FakeRegistry:
             return 401, {"error_code": 401, "message": "Unauthorized"}
         if self.fails:
             return self.fails, {"error_code": self.fails, "message": "no"}
+        for begins, status in self.statuses.items():
+            if f"{method} {target}".startswith(begins):
+                return status, {"error_code": status, "message": "no"}
         url = urlsplit(target)
         parts = [unquote(part) for part in url.path.strip("/").split("/")]
         deleted = parse_qs(url.query).get("deleted") == ["true"]

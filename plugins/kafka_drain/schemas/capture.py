@@ -40,7 +40,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.records import path_of
 from kafka_drain.data_files.scalars import text
-from kafka_drain.errors import ArchiveError, KafkaDrainError
+from kafka_drain.errors import ArchiveError, AuthenticationError, KafkaDrainError
 from kafka_drain.findings import Reason, errors
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.schemas.registry import RefusedError, SchemaRegistry
@@ -170,15 +170,15 @@ class _Asked:
     compatibility: str | None = None
     mode: str | None = None
     notes: list[str] = field(default_factory=list)
-    refused: dict[str, RefusedError] = field(default_factory=dict)
+    refused: dict[str, AuthenticationError] = field(default_factory=dict)
 
     def ask(self, document: RegistryDocument, wanted: Iterable[str]) -> None:
         """Read subjects, those of the ids in the records, and their references."""
         known = dict(self.found)
         names = dict.fromkeys([*known, *wanted])
         try:
-            self.compatibility = self.subjects.compatibility()
-            self.mode = self.subjects.mode()
+            own = self.subjects.settings("", (None, None), self.refused)
+            self.compatibility, self.mode = own
             self._read(names, known)
             # After the topics' own subjects, which have most ids.
             # Records have ids of the default context, and another one may have the same ids.
@@ -195,8 +195,10 @@ class _Asked:
             self.notes.append(f"{error}")
         if self.refused:
             shown, more = [*self.refused][:_SHOWN], " …" if len(self.refused) > _SHOWN else ""
-            first = next(iter(self.refused.values()))
-            self.notes.append(f"{first}; not read: {', '.join(shown)}{more}")
+            first = f"{next(iter(self.refused.values()))}"
+            # A login that is rejected altogether (401) has ended it with the same words.
+            if first not in self.notes:
+                self.notes.append(f"{first}; not read: {', '.join(shown)}{more}")
 
     def _read(self, names: Iterable[str], known: Mapping[str, SubjectRow]) -> None:
         waiting, done = list(names), set[str]()
@@ -206,7 +208,7 @@ class _Asked:
                 continue
             done.add(name)
             try:
-                subject = read_subject(self.subjects, name, known.get(name))
+                subject = read_subject(self.subjects, name, known.get(name), self.refused)
             except RefusedError as error:
                 # The login may have the right to read others.
                 self.refused[name] = error

@@ -131,7 +131,7 @@ class SchemaRestore:
             if name in touched or held.compatibility == NO_CHECK or held.mode == IMPORT:
                 ours = {each.version for (subject, _), each in found.items() if subject == name}
                 if ours >= set(held.versions):
-                    _set(subjects, document, name)
+                    _set(subjects, document, name, held)
         rows = [
             {
                 "subject": step.subject,
@@ -204,14 +204,18 @@ class SchemaRestore:
         return here
 
 
-def _set(subjects: Subjects, document: RegistryDocument, name: str) -> None:
+def _set(subjects: Subjects, document: RegistryDocument, name: str, held: TargetSubject) -> None:
     """Give a subject the settings that it had; this restore, or one that was killed, filled it."""
     source = next(subject for subject in document.subjects if subject.name == name)
+    own, of_all = (subjects.settings(each, (None, None), {}) for each in (name, ""))
     level = source.compatibility or document.compatibility
-    if level and (subjects.compatibility(name) or subjects.compatibility()) != level:
+    if level is None:
+        # Never known: the target's own one again. After a kill, only its common one is known.
+        level = held.compatibility if held.compatibility != NO_CHECK else of_all[0]
+    if level and (own[0] or of_all[0]) != level:
         subjects.set_compatibility(level, name)
     mode = READWRITE if source.mode in (None, IMPORT) else source.mode
-    if (subjects.mode(name) or subjects.mode() or READWRITE) != mode:
+    if (own[1] or of_all[1] or READWRITE) != mode:
         subjects.set_mode(mode, name)
 
 
@@ -222,10 +226,11 @@ def _changed(root: UPath) -> list[str]:
 
 
 def _held(subjects: Subjects, name: str) -> TargetSubject:
+    own, of_all = (subjects.settings(each, (None, None), {}) for each in (name, ""))
     return TargetSubject(
         versions=subjects.versions(name),
-        mode=subjects.mode(name) or subjects.mode() or READWRITE,
-        compatibility=subjects.compatibility(name) or subjects.compatibility(),
+        mode=own[1] or of_all[1] or READWRITE,
+        compatibility=own[0] or of_all[0],
     )
 
 

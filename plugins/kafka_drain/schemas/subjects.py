@@ -10,11 +10,14 @@ from urllib.parse import quote
 from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
 from kafka_drain.errors import AuthenticationError, ConfigError
 from kafka_drain.schemas.avro import AVRO
-from kafka_drain.schemas.registry import VERSION, SchemaRegistry, Shape
+from kafka_drain.schemas.registry import VERSION, SchemaRegistry
 from kafka_drain.schemas.schema_ids import RegisteredSchema
 
 #: The registry's answer where its mode can't be asked for, and what a schema needs to keep its id.
 READWRITE, IMPORT = "READWRITE", "IMPORT"
+
+#: Compatibility and mode.
+Settings = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -58,21 +61,41 @@ class Subjects:
         return sorted({row["id"] for row in found if row.get("context", ".") == "."})
 
     def compatibility(self, subject: str = "") -> str | None:
-        """Return a subject's compatibility, or the registry's; None if it has none of its own."""
-        answer = self._setting("config", subject, {"compatibilityLevel?": str})
+        """Return a subject's compatibility, or the registry's; None if it has none of its own.
+
+        Raises:
+            AuthenticationError: When the login may not read it, which is a right of its own.
+        """
+        shape = {"compatibilityLevel?": str}
+        answer = self.registry.ask("GET", _path("config", subject), shape=shape)
         return None if answer is None else answer.get("compatibilityLevel")
 
     def mode(self, subject: str = "") -> str | None:
-        """Return a subject's mode, or the registry's; None if it has none of its own."""
-        answer = self._setting("mode", subject, {"mode?": str})
+        """Return a subject's mode, or the registry's; None if it has none of its own.
+
+        Raises:
+            AuthenticationError: When the login may not read it, which is a right of its own.
+        """
+        answer = self.registry.ask("GET", _path("mode", subject), shape={"mode?": str})
         return None if answer is None else answer.get("mode")
 
-    def _setting(self, name: str, subject: str, shape: Shape) -> Any:
-        try:
-            return self.registry.ask("GET", _path(name, subject), shape=shape)
-        except AuthenticationError:
-            # Reading schemas and reading settings are different rights.
-            return None
+    def settings(
+        self, subject: str, known: Settings, refused: dict[str, AuthenticationError]
+    ) -> Settings:
+        """Return compatibility and mode of a subject, or of the registry.
+
+        Args:
+            known: What is returned where the login may not read it.
+            refused: Takes the registry's answer in this case.
+        """
+        found = list(known)
+        for at, read in enumerate((self.compatibility, self.mode)):
+            try:
+                found[at] = read(subject)
+            except AuthenticationError as error:
+                # Reading schemas and reading settings are different rights.
+                refused[f"settings of {subject or 'the registry'}"] = error
+        return found[0], found[1]
 
     def set_compatibility(self, level: str, subject: str) -> None:
         """Set a subject's compatibility."""
@@ -133,15 +156,22 @@ class Subjects:
         return int(answer["id"])
 
 
-def read_subject(subjects: Subjects, name: str, known: SubjectRow | None) -> SubjectRow | None:
+def read_subject(
+    subjects: Subjects,
+    name: str,
+    known: SubjectRow | None,
+    refused: dict[str, AuthenticationError],
+) -> SubjectRow | None:
     """Return the content of a subject; versions that are known aren't fetched again.
 
-    A version that the registry no longer has is kept: the archive may hold its values.
+    A version that the registry no longer has is kept: the archive may hold its values. So are
+    settings that the login may not read.
 
     Args:
         subjects: The registry.
         name: The subject.
         known: Its content in the archive.
+        refused: Takes the registry's answer if the login may not read the settings.
 
     Returns:
         None if neither knows it.
@@ -157,10 +187,12 @@ def read_subject(subjects: Subjects, name: str, known: SubjectRow | None) -> Sub
             rows |= {} if row is None else {version: row}
         else:
             rows[version] = rows[version].model_copy(update={"deleted": version not in live})
+    before = (known.compatibility, known.mode) if known else (None, None)
+    compatibility, mode = subjects.settings(name, before, refused)
     return SubjectRow(
         name=name,
-        compatibility=subjects.compatibility(name),
-        mode=subjects.mode(name),
+        compatibility=compatibility,
+        mode=mode,
         versions=[row for _, row in sorted(rows.items())],
     )
 

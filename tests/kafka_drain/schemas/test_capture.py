@@ -539,3 +539,18 @@ def test_capture_schemas_of_some_refused(
     [note] = found.document.notes
     assert "403" in note
     assert note.endswith("not read: t-key")
+
+
+def test_capture_schemas_settings_refused(made: MadeArchive, registry: FakeRegistry) -> None:
+    """A login that may not read settings any more forgets none: they stay, and a note says so."""
+    capture(made, registry)
+    registry.statuses = {"GET /config": 403, "GET /mode": 403}
+
+    found = capture(made, registry)
+
+    levels = {subject.name: subject.compatibility for subject in found.document.subjects}
+    assert (levels["t-value"], found.document.compatibility) == ("FULL", "BACKWARD")
+    assert versions_of(found.document) == ALL
+    [note] = found.document.notes
+    assert "403" in note
+    assert "not read: settings of the registry, settings of city" in note

@@ -54,7 +54,7 @@ def decoders(request: pytest.FixtureRequest, registry: FakeRegistry) -> Decoders
     if request.param == "registry":
         return Decoders(registered_schemas(subjects))
     names = ("city", "order", "proto", "json", "xml")
-    rows = [read_subject(subjects, name, None) for name in names]
+    rows = [read_subject(subjects, name, None, {}) for name in names]
     kept = {"subjects": [row for row in rows if row]}
     return Decoders(kept_schemas(RegistryDocument.empty().model_copy(update=kept)))
 
@@ -203,7 +203,7 @@ def test_kept_schemas_of_other_context(registry: FakeRegistry) -> None:
     """A subject of another context has ids of its own: records' are of the default one."""
     registry.register(":.partner:order", 3, ORDER | {"fields": []})
     subjects = Subjects(SchemaRegistry(registry.settings))
-    rows = [read_subject(subjects, name, None) for name in (":.partner:order", "city")]
+    rows = [read_subject(subjects, name, None, {}) for name in (":.partner:order", "city")]
     kept = {"subjects": [row for row in rows if row]}
     find = kept_schemas(RegistryDocument.empty().model_copy(update=kept))
 

@@ -310,3 +310,27 @@ def test_map_only_of_other_context(made: MadeArchive, target: FakeRegistry) -> N
     assert 12 not in read.ids
     assert 12 not in read.subjects
     assert read.guids == {row.guid: row.new_guid}
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_apply_level_unknown(
+    made: MadeArchive,
+    registry: FakeRegistry,
+    target: FakeRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    killed: bool,
+) -> None:
+    """A subject whose level was never known gets back the target's, also after a kill."""
+    registry.statuses = {"GET /config": 403}
+    capture(made, registry)
+    if killed:
+        monkeypatch.setattr("kafka_drain.schemas.restore._set", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            apply(made, target)
+        assert target.compatibility["t-value"] == "NONE"
+        monkeypatch.undo()
+
+    apply(made, target)
+
+    levels = {name: level for name, level in target.compatibility.items() if name}
+    assert levels == dict.fromkeys(["city", "com.acme.Outer", "t-value"], "BACKWARD")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_drain.archive.documents import RegisteredRow, SubjectRow
+from kafka_drain.errors import AuthenticationError
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.subjects import Subjects, read_subject
 from tests.fake_registry import FakeRegistry, fake_registry
@@ -59,18 +60,18 @@ def test_subjects_unknown(subjects: Subjects) -> None:
     assert subjects.of_id(9) == []
     assert not subjects.has_id(9)
     assert subjects.find("t-value", row, []) is None
-    assert read_subject(subjects, "x-value", None) is None
+    assert read_subject(subjects, "x-value", None, {}) is None
 
 
 def test_read_subject(registry: FakeRegistry, subjects: Subjects) -> None:
     """Known versions aren't fetched again, but a later deletion of theirs is seen."""
-    known = read_subject(subjects, "t-value", None)
+    known = read_subject(subjects, "t-value", None, {})
     assert flags(known) == {1: False, 2: True, 3: False}
     registry.delete("t-value", 1)
     registry.register("t-value", 8, {"type": "double"})
     registry.asked.clear()
 
-    again = read_subject(subjects, "t-value", known)
+    again = read_subject(subjects, "t-value", known, {})
 
     assert flags(again) == {1: True, 2: True, 3: False, 4: False}
     fetched = [path for path in registry.asked if path.startswith("/subjects/t-value/versions/")]
@@ -81,14 +82,46 @@ def test_read_subject_gone(subjects: Subjects) -> None:
     """A subject that the registry has no more is kept as it was."""
     known = SubjectRow(name="gone", compatibility="FULL", mode=None, versions=[])
 
-    assert read_subject(subjects, "gone", known) == known
+    assert read_subject(subjects, "gone", known, {}) == known
 
 
 def test_read_subject_version_gone(registry: FakeRegistry, subjects: Subjects) -> None:
     """A version that was deleted for good is kept as it was: records may have its id."""
-    known = read_subject(subjects, "t-value", None)
+    known = read_subject(subjects, "t-value", None, {})
     assert flags(known) == {1: False, 2: True, 3: False}
     del registry._subjects["t-value"][2]
     assert subjects.versions("t-value") == [1, 3]
 
-    assert read_subject(subjects, "t-value", known) == known
+    assert read_subject(subjects, "t-value", known, {}) == known
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_read_subject_settings_refused(
+    registry: FakeRegistry, subjects: Subjects, status: int
+) -> None:
+    """Settings that the login may no longer read stay as they were known, and that is told."""
+    registry.compatibility["t-value"] = "FULL"
+    known = read_subject(subjects, "t-value", None, {})
+    registry.statuses["GET /config"] = status
+    refused: dict[str, AuthenticationError] = {}
+
+    assert read_subject(subjects, "t-value", known, refused) == known
+    assert known is not None
+    assert known.compatibility == "FULL"
+    assert list(refused) == ["settings of t-value"]
+    never = read_subject(subjects, "t-value", None, {})
+    assert never is not None
+    assert never.compatibility is None
+
+
+def test_read_subject_settings_removed(registry: FakeRegistry, subjects: Subjects) -> None:
+    """A subject that has no settings of its own any more is kept without any."""
+    registry.compatibility["t-value"] = "FULL"
+    known = read_subject(subjects, "t-value", None, {})
+    del registry.compatibility["t-value"]
+    refused: dict[str, AuthenticationError] = {}
+
+    again = read_subject(subjects, "t-value", known, refused)
+
+    assert again is not None
+    assert (again.compatibility, refused) == (None, {})
