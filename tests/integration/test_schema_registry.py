@@ -358,7 +358,7 @@ def test_restore_keeps_no_ids(drained: Callable[[int], Drained], target_registry
         restore.apply(restore.plan(), now=utc_now())
 
     again = SchemaRestore(archive, registry, "dr", NEW)
-    assert len(again.apply(again.plan(), now=utc_now()).schemas) == len(again.plan().steps)
+    assert len(again.apply(again.plan(), now=utc_now()).map.schemas) == len(again.plan().steps)
 
 
 def without(document: RegistryDocument, subject: str) -> RegistryDocument:

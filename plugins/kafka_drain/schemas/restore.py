@@ -6,7 +6,7 @@ comparison, and only the rest is registered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,17 +16,22 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import RegisteredRow, RegistryDocument, SchemaMapDocument
 from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.schema_seals import REGISTRY, SEALS, check_schemas
-from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.errors import ArchiveError, AuthenticationError, ConfigError
 from kafka_drain.output import say
 from kafka_drain.schemas.capture import read_document, seen_ids
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.restore_order import (
+    IMPORT,
     KEEP,
+    READWRITE,
     Place,
     PlannedVersion,
     RestorePlan,
+    Settings,
     TargetSubject,
     in_order,
+    is_created,
+    kept_settings,
     refusal,
     taken_ids,
     target_references,
@@ -34,10 +39,23 @@ from kafka_drain.schemas.restore_order import (
 )
 from kafka_drain.schemas.schema_ids import RegisteredSchema
 from kafka_drain.schemas.schema_map import map_path
-from kafka_drain.schemas.subjects import IMPORT, READWRITE, Subjects
+from kafka_drain.schemas.subjects import Subjects
 from kafka_drain.storage.paths import quoted
 
 NO_CHECK = "NONE"
+
+
+@dataclass(frozen=True)
+class RestoredSchemas:
+    """What a restore has done.
+
+    Attributes:
+        map: The map that was written.
+        warnings: Which settings the target has refused, and why.
+    """
+
+    map: SchemaMapDocument
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -66,9 +84,11 @@ class SchemaRestore:
             RegistryUnavailableError: When it doesn't respond.
         """
         document, versions = self._versions()
-        self._refuse_other_map()
+        mapped = self._mapped()
         subjects = Subjects(self.registry)
-        held = {name: _held(subjects, name) for name in dict.fromkeys(name for name, _ in versions)}
+        names = dict.fromkeys(name for name, _ in versions)
+        common = subjects.settings("", (None, None), {})
+        held = {name: _held(subjects, name, common) for name in names}
         found: dict[Place, RegisteredSchema] = {}
         steps: list[PlannedVersion] = []
         for place in in_order(versions):
@@ -81,9 +101,18 @@ class SchemaRestore:
                 found[place] = here
             steps.append(PlannedVersion(place[0], schema, here))
         refusals = _changed(self.archive.root)
+        settings: dict[str, Settings] = {}
+        kept: list[str] = []
         for name, holds in held.items():
             of_subject = sorted((s for s in steps if s.subject == name), key=lambda s: s.place)
             refusals += filter(None, [refusal(name, of_subject, holds, self.ids)])
+            level, mode = _archived(document, name)
+            if not is_created(of_subject, holds, mapped.get(name, ())):
+                kept += kept_settings(name, holds, (level, mode))
+                continue
+            # Never known: the target's own one again. After a kill, only its common one is known.
+            before = holds.compatibility if holds.compatibility != NO_CHECK else common[0]
+            settings[name] = level or before, mode
         if self.ids == KEEP:
             known = {step.schema.id for step in steps if step.found is None}
             for id_ in taken_ids(steps, [id_ for id_ in known if subjects.has_id(id_)]):
@@ -96,11 +125,13 @@ class SchemaRestore:
             for (name, _), row in versions.items()
             if row.deleted
         ]
-        notes += document.notes
-        return RestorePlan(self.registry.url, self.ids, steps, held, refusals, notes)
+        notes += [*kept, *document.notes]
+        return RestorePlan(self.registry.url, self.ids, steps, held, settings, refusals, notes)
 
-    def apply(self, plan: RestorePlan, *, now: datetime) -> SchemaMapDocument:
-        """Register missing schemas, set the subjects' settings, and write the map.
+    def apply(self, plan: RestorePlan, *, now: datetime) -> RestoredSchemas:
+        """Register missing schemas, set the settings of new subjects, and write the map.
+
+        What the target refuses of the settings is told; the map is written all the same.
 
         Raises:
             ConfigError: When the plan has refusals, the target refuses a schema, or it gives one
@@ -110,28 +141,20 @@ class SchemaRestore:
         """
         if plan.refusals:
             raise ConfigError("nothing was registered: " + "; ".join(plan.refusals))
-        document, _ = self._versions()
         subjects = Subjects(self.registry)
         found = {step.place: step.found for step in plan.steps if step.found is not None}
-        touched = dict.fromkeys(step.subject for step in plan.missing)
-        for name in touched:
-            held = plan.held[name]
-            if self.ids == KEEP and held.mode != IMPORT:
-                subjects.set_mode(IMPORT, name)
-            if not held.versions and held.compatibility not in (None, NO_CHECK):
-                # The source has accepted these versions, perhaps when its level was another one.
-                subjects.set_compatibility(NO_CHECK, name)
+        for name in dict.fromkeys(step.subject for step in plan.missing):
+            if name in plan.settings:
+                self._open(subjects, name, plan.held[name])
         for step in plan.missing:
             found[step.place] = self._register(subjects, step, found)
             say(
                 f"schemas: version {step.schema.version} of {step.subject}, id {step.schema.id}, "
                 f"is registered with id {found[step.place].id}"
             )
-        for name, held in plan.held.items():
-            if name in touched or held.compatibility == NO_CHECK or held.mode == IMPORT:
-                ours = {each.version for (subject, _), each in found.items() if subject == name}
-                if ours >= set(held.versions):
-                    _set(subjects, document, name, held)
+        warnings: list[str] = []
+        for name, settings in plan.settings.items():
+            warnings += _set(subjects, name, settings, self.ids)
         rows = [
             {
                 "subject": step.subject,
@@ -153,7 +176,16 @@ class SchemaRestore:
             }
         )
         written.write(map_path(self.archive.root, self.map_name))
-        return written
+        return RestoredSchemas(written, warnings)
+
+    def _open(self, subjects: Subjects, name: str, held: TargetSubject) -> None:
+        """Give a new subject the settings with which it is filled."""
+        if self.ids == KEEP and held.mode != IMPORT:
+            subjects.set_mode(IMPORT, name)
+        if not held.versions and held.compatibility is not None:
+            # The source has accepted these versions, perhaps when its level was another one. Also
+            # where no level is checked: a later run knows by it that this one wasn't finished.
+            subjects.set_compatibility(NO_CHECK, name)
 
     def _versions(self) -> tuple[RegistryDocument, Mapping[Place, RegisteredRow]]:
         document = read_document(self.archive.root)
@@ -164,17 +196,22 @@ class SchemaRestore:
             )
         return document, wanted_versions(document.subjects, seen_ids(document))
 
-    def _refuse_other_map(self) -> None:
+    def _mapped(self) -> Mapping[str, Collection[int]]:
+        """Return the versions in the target, by subject, of an earlier restore with this map."""
         path = map_path(self.archive.root, self.map_name)
         try:
             before = SchemaMapDocument.read(path)
         except (FileNotFoundError, NotADirectoryError):
-            return
+            return {}
         if before.url != self.registry.url:
             raise ConfigError(
                 f"the schema map {self.map_name} leads to {before.url}, this registry is "
                 f"{self.registry.url}; name another map (--map)"
             )
+        versions: dict[str, set[int]] = {}
+        for row in before.schemas:
+            versions.setdefault(row.subject, set()).add(row.new_version)
+        return versions
 
     def _register(
         self, subjects: Subjects, step: PlannedVersion, found: Mapping[Place, RegisteredSchema]
@@ -204,19 +241,34 @@ class SchemaRestore:
         return here
 
 
-def _set(subjects: Subjects, document: RegistryDocument, name: str, held: TargetSubject) -> None:
-    """Give a subject the settings that it had; this restore, or one that was killed, filled it."""
+def _archived(document: RegistryDocument, name: str) -> Settings:
+    """Return the settings that a subject is to have; None for a level that was never known."""
     source = next(subject for subject in document.subjects if subject.name == name)
-    own, of_all = (subjects.settings(each, (None, None), {}) for each in (name, ""))
-    level = source.compatibility or document.compatibility
-    if level is None:
-        # Never known: the target's own one again. After a kill, only its common one is known.
-        level = held.compatibility if held.compatibility != NO_CHECK else of_all[0]
-    if level and (own[0] or of_all[0]) != level:
-        subjects.set_compatibility(level, name)
     mode = READWRITE if source.mode in (None, IMPORT) else source.mode
-    if (own[1] or of_all[1] or READWRITE) != mode:
-        subjects.set_mode(mode, name)
+    return source.compatibility or document.compatibility, mode
+
+
+def _set(subjects: Subjects, name: str, wanted: Settings, ids: str) -> list[str]:
+    """Give a subject that this restore, or one that was killed, has filled its settings.
+
+    Returns:
+        What the target has refused.
+    """
+    own, common = (subjects.settings(each, (None, None), {}) for each in (name, ""))
+    level, mode = wanted
+    refused: list[str] = []
+    # The mode comes last: a subject that is READONLY takes no other compatibility.
+    try:
+        if level and level != own[0] and not subjects.set_compatibility(level, name):
+            refused.append(f"{name} didn't get its compatibility {level}: the target has none")
+    except (AuthenticationError, ConfigError) as error:
+        refused.append(f"{name} didn't get its compatibility {level}: {error}")
+    try:
+        if mode and (ids == KEEP or mode != (own[1] or common[1] or READWRITE)):
+            subjects.set_mode(mode, name)
+    except (AuthenticationError, ConfigError) as error:
+        refused.append(f"{name} didn't get its mode {mode}: {error}")
+    return refused
 
 
 def _changed(root: UPath) -> list[str]:
@@ -225,12 +277,13 @@ def _changed(root: UPath) -> list[str]:
     return [f"{finding}; {finding.reason.remedy_of(root)}" for finding in findings]
 
 
-def _held(subjects: Subjects, name: str) -> TargetSubject:
-    own, of_all = (subjects.settings(each, (None, None), {}) for each in (name, ""))
+def _held(subjects: Subjects, name: str, common: Settings) -> TargetSubject:
+    level, mode = subjects.settings(name, (None, None), {})
     return TargetSubject(
         versions=subjects.versions(name),
-        mode=own[1] or of_all[1] or READWRITE,
-        compatibility=own[0] or of_all[0],
+        mode=mode or common[1] or READWRITE,
+        compatibility=level or common[0],
+        is_open=level == NO_CHECK or mode == IMPORT,
     )
 
 
@@ -244,4 +297,17 @@ def rows_of(plan: RestorePlan) -> Sequence[tuple[str, int, int, str]]:
             "register" if step.found is None else f"is there, id {step.found.id}",
         )
         for step in plan.steps
+    ]
+
+
+def settings_of(plan: RestorePlan) -> Sequence[str]:
+    """Say which settings the subjects get that the restore creates."""
+    return [
+        f"{name} is new in the target, and gets "
+        + " and ".join(
+            f"{what} {value}"
+            for what, value in zip(("compatibility", "mode"), settings, strict=True)
+            if value is not None
+        )
+        for name, settings in plan.settings.items()
     ]

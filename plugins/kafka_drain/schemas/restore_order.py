@@ -18,7 +18,13 @@ NEW, KEEP = "new", "keep"
 #: The map's name if none is given.
 RESTORED = "restored"
 
+#: The registry's mode unless it is set, and what a schema needs to keep its id.
+READWRITE, IMPORT = "READWRITE", "IMPORT"
+
 Place = tuple[str, int]
+
+#: Compatibility and mode of a subject, or of a registry; None for none of its own.
+Settings = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,13 @@ class TargetSubject:
         versions: Its versions, deleted ones too.
         mode: The subject's effective mode.
         compatibility: The subject's effective compatibility.
+        is_open: Whether compatibility NONE or mode IMPORT is its own: a restore fills subjects so.
     """
 
     versions: Sequence[int] = ()
-    mode: str = "READWRITE"
+    mode: str = READWRITE
     compatibility: str | None = None
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,7 @@ class RestorePlan:
         ids: `new` or `keep`.
         steps: All versions, those first that others refer to.
         held: State of each subject in the target.
+        settings: Compatibility and mode of each subject that the restore creates.
         refusals: Why nothing is done; empty if it can be.
         notes: Notes for the user.
     """
@@ -72,6 +81,7 @@ class RestorePlan:
     ids: str
     steps: Sequence[PlannedVersion] = ()
     held: Mapping[str, TargetSubject] = field(default_factory=dict)
+    settings: Mapping[str, Settings] = field(default_factory=dict)
     refusals: Sequence[str] = ()
     notes: Sequence[str] = ()
 
@@ -166,13 +176,45 @@ def refusal(subject: str, steps: Sequence[PlannedVersion], held: TargetSubject, 
             f"version {missing[0]} of {subject} would come after newer ones, which the target "
             "already has. Restore into an empty subject"
         )
-    if missing and ids == KEEP and held.versions and held.mode != "IMPORT":
+    if missing and ids == KEEP and held.versions and held.mode != IMPORT:
         return (
             f"{subject} isn't empty in the target, so that version {missing[0]} can't get its id: "
             "the registry accepts ids only for subjects in mode IMPORT, which have to be empty. "
             "Use --ids new"
         )
     return ""
+
+
+def is_created(
+    steps: Iterable[PlannedVersion], held: TargetSubject, mapped: Collection[int]
+) -> bool:
+    """Return whether a restore creates a subject, or has begun to and was killed.
+
+    All other subjects keep their settings.
+
+    Args:
+        steps: Its versions.
+        held: Its state in the target.
+        mapped: Its versions in the target by the map that a restore wrote when it had finished.
+    """
+    there = set(held.versions)
+    ours = {step.found.version for step in steps if step.found is not None}
+    return not there or (held.is_open and there <= ours and there.isdisjoint(mapped))
+
+
+def kept_settings(subject: str, held: TargetSubject, archived: Settings) -> list[str]:
+    """Say which settings a subject keeps that it doesn't have in the archive.
+
+    Args:
+        archived: Those in the archive; None if they aren't known.
+    """
+    names = ("compatibility", "mode")
+    return [
+        f"{subject} is in the target already, and keeps its {name} {here or '(unknown)'}, not "
+        f"{there} as in the archive"
+        for name, here, there in zip(names, (held.compatibility, held.mode), archived, strict=True)
+        if there is not None and here != there
+    ]
 
 
 def _are_newer_there(steps: Sequence[PlannedVersion], version: int) -> bool:

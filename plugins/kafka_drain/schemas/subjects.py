@@ -11,13 +11,8 @@ from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRo
 from kafka_drain.errors import AuthenticationError, ConfigError
 from kafka_drain.schemas.avro import AVRO
 from kafka_drain.schemas.registry import VERSION, SchemaRegistry
+from kafka_drain.schemas.restore_order import IMPORT, Settings
 from kafka_drain.schemas.schema_ids import RegisteredSchema
-
-#: The registry's answer where its mode can't be asked for, and what a schema needs to keep its id.
-READWRITE, IMPORT = "READWRITE", "IMPORT"
-
-#: Compatibility and mode.
-Settings = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -97,9 +92,10 @@ class Subjects:
                 refused[f"settings of {subject or 'the registry'}"] = error
         return found[0], found[1]
 
-    def set_compatibility(self, level: str, subject: str) -> None:
-        """Set a subject's compatibility."""
-        self.registry.ask("PUT", _path("config", subject), {"compatibility": level})
+    def set_compatibility(self, level: str, subject: str) -> bool:
+        """Set a subject's compatibility; return False if the registry has no place for it."""
+        answer = self.registry.ask("PUT", _path("config", subject), {"compatibility": level})
+        return answer is not None
 
     def set_mode(self, mode: str, subject: str) -> None:
         """Set a subject's mode.
@@ -108,9 +104,10 @@ class Subjects:
             ConfigError: When the registry can't.
         """
         if self.registry.ask("PUT", _path("mode", subject), {"mode": mode}) is None:
+            keeps = ", so that it can't keep ids; let it give new ones (--ids new)"
             raise ConfigError(
-                f"the Schema Registry {self.registry.url} has no modes, so that it can't keep "
-                "ids; let it give new ones (--ids new)"
+                f"the Schema Registry {self.registry.url} has no modes"
+                + (keeps if mode == IMPORT else "")
             )
 
     def find(

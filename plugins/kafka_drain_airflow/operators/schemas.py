@@ -60,12 +60,13 @@ class RestoreSchemasOperator(ApplyOperator):
         """Make a plan; with apply, register what is missing and write the map.
 
         Raises:
-            AirflowFailException: If the target can't take the schemas as they are; says why.
+            AirflowFailException: If the target can't take the schemas as they are, or, once all are
+                registered, if it refused a subject's settings; says why.
             RegistryUnavailableError: If the target doesn't respond; a retry resumes.
         """
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
-        from kafka_drain.schemas.restore import SchemaRestore, rows_of
+        from kafka_drain.schemas.restore import SchemaRestore, rows_of, settings_of
 
         with terminal_errors_fail(), archive_access(self.pipeline):
             registry = target_registry(self.pipeline, self.registry_conn_id)
@@ -74,10 +75,11 @@ class RestoreSchemasOperator(ApplyOperator):
             archive = Archive.at(self.pipeline.archive)
             restore = SchemaRestore(archive, registry, options.schema_map, options.ids)
             plan = restore.plan()
-            self.say_plan(
+            versions = (
                 f"version {version} of {name}, id {id_}: {does}"
                 for name, version, id_, does in rows_of(plan)
             )
+            self.say_plan([*versions, *settings_of(plan)])
             for note in plan.notes:
                 self.log.warning("%s", note)
             if plan.refusals:
@@ -91,8 +93,13 @@ class RestoreSchemasOperator(ApplyOperator):
             if not applies:
                 self.say_dry_run()
                 return result
-            written = restore.apply(plan, now=utc_now())
-            return result | {"mapped": len(written.schemas)}
+            restored = restore.apply(plan, now=utc_now())
+            if restored.warnings:
+                raise AirflowFailException(
+                    "the schemas are registered, and the map is written, but "
+                    f"{'; '.join(restored.warnings)}. Set it in the target, and clear this task"
+                )
+            return result | {"mapped": len(restored.map.schemas)}
 
 
 class CheckDecodingOperator(SparkJobOperator):

@@ -13,7 +13,7 @@ from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.schemas import subjects as registering
 from kafka_drain.schemas.capture import capture_schemas
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.schemas.restore import SchemaRestore, rows_of
+from kafka_drain.schemas.restore import SchemaRestore, rows_of, settings_of
 from kafka_drain.schemas.restore_order import KEEP, NEW
 from kafka_drain.schemas.schema_map import read_map
 from tests.fake_registry import FakeRegistry, fake_registry
@@ -43,7 +43,9 @@ def restore(
 
 def apply(made: MadeArchive, target: FakeRegistry, ids: str = NEW) -> SchemaMapDocument:
     restoring = restore(made, target, ids)
-    return restoring.apply(restoring.plan(), now=NOW)
+    restored = restoring.apply(restoring.plan(), now=NOW)
+    assert not restored.warnings
+    return restored.map
 
 
 def held(target: FakeRegistry) -> dict[tuple[str, int], int]:
@@ -68,6 +70,11 @@ def test_plan_changes_nothing(captured: MadeArchive, target: FakeRegistry) -> No
         ("city", 2, 4, "register"),
         ("com.acme.Outer", 1, 9, "register"),
         ("t-value", 2, 7, "register"),
+    ]
+    assert settings_of(plan) == [
+        "city is new in the target, and gets compatibility BACKWARD and mode READONLY",
+        "com.acme.Outer is new in the target, and gets compatibility BACKWARD and mode READWRITE",
+        "t-value is new in the target, and gets compatibility FULL and mode READWRITE",
     ]
     assert held(target) == {}
     assert not (captured.root / "schema-maps").exists()
@@ -334,3 +341,134 @@ def test_apply_level_unknown(
 
     levels = {name: level for name, level in target.compatibility.items() if name}
     assert levels == dict.fromkeys(["city", "com.acme.Outer", "t-value"], "BACKWARD")
+
+
+def test_apply_subject_is_there(
+    made: MadeArchive, registry: FakeRegistry, target: FakeRegistry
+) -> None:
+    """A subject that the target had before keeps its settings, stricter ones too; it is told."""
+    registry.compatibility["city"] = "NONE"
+    capture(made, registry)
+    target.register("city", 600, CITY)
+    target.compatibility["city"] = "FULL_TRANSITIVE"
+    plan = restore(made, target).plan()
+
+    assert next(step.place for step in plan.missing) == ("city", 2)
+    assert [note for note in plan.notes if note.startswith("city")] == [
+        "city is in the target already, and keeps its compatibility FULL_TRANSITIVE, not NONE as "
+        "in the archive",
+        "city is in the target already, and keeps its mode READWRITE, not READONLY as in the "
+        "archive",
+    ]
+    assert [line.split()[0] for line in settings_of(plan)] == ["com.acme.Outer", "t-value"]
+    apply(made, target)
+
+    assert target.compatibility["city"] == "FULL_TRANSITIVE"
+    assert "city" not in target.modes
+    assert target.compatibility["t-value"] == "FULL"
+
+
+def test_apply_settings_changed_later(captured: MadeArchive, target: FakeRegistry) -> None:
+    """What an operator opens after a restore stays open: it isn't taken for a killed restore."""
+    apply(captured, target)
+    target.modes["city"], target.compatibility["t-value"] = "IMPORT", "NONE"
+
+    assert settings_of(restore(captured, target).plan()) == []
+    apply(captured, target)
+
+    assert (target.modes["city"], target.compatibility["t-value"]) == ("IMPORT", "NONE")
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_apply_mode_refused(captured: MadeArchive, target: FakeRegistry, status: int) -> None:
+    """A mode that the target refuses ends nothing, and is told, by later plans too."""
+    target.statuses = {"PUT /mode": status}
+    restoring = restore(captured, target)
+
+    restored = restoring.apply(restoring.plan(), now=NOW)
+
+    [warning] = restored.warnings
+    assert warning.startswith("city didn't get its mode READONLY: ")
+    assert "--ids" not in warning
+    assert target.compatibility["t-value"] == "FULL"
+    assert len(read_map(captured.root, "dr").ids) == 4
+    again = restoring.plan()
+    assert "keeps its mode READWRITE, not READONLY" in "".join(again.notes)
+    assert not restoring.apply(again, now=NOW).warnings
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_apply_compatibility_refused(
+    captured: MadeArchive, target: FakeRegistry, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """So is a compatibility; the mode is set all the same."""
+    set_ = registering.Subjects.set_compatibility
+
+    def refusing(self: Any, level: str, subject: str) -> bool:
+        if level != "NONE":
+            target.statuses = {"PUT /config": status}
+        return set_(self, level, subject)
+
+    monkeypatch.setattr(registering.Subjects, "set_compatibility", refusing)
+    restoring = restore(captured, target)
+
+    restored = restoring.apply(restoring.plan(), now=NOW)
+
+    assert [said.partition(":")[0] for said in restored.warnings] == [
+        "city didn't get its compatibility BACKWARD",
+        "com.acme.Outer didn't get its compatibility BACKWARD",
+        "t-value didn't get its compatibility FULL",
+    ]
+    assert target.modes["city"] == "READONLY"
+
+
+def test_apply_keeps_ids_mode_unreadable(captured: MadeArchive, target: FakeRegistry) -> None:
+    """A subject doesn't stay in mode IMPORT, nor at NONE, if the login may not read its own."""
+    target.statuses = {"GET /mode/": 403, "GET /config/": 403}
+
+    apply(captured, target, KEEP)
+
+    assert target.modes["t-value"] == "READWRITE"
+    assert target.compatibility["city"] == "BACKWARD"
+
+
+@pytest.mark.parametrize("ids", [NEW, KEEP])
+def test_apply_killed_without_checks(
+    captured: MadeArchive, target: FakeRegistry, monkeypatch: pytest.MonkeyPatch, ids: str
+) -> None:
+    """Where the target checks nothing, what a killed restore has begun is known all the same."""
+    target.compatibility[""] = "NONE"
+    with monkeypatch.context() as patch:
+        patch.setattr("kafka_drain.schemas.restore._set", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            apply(captured, target, ids)
+
+    apply(captured, target, ids)
+
+    assert target.compatibility["t-value"] == "FULL"
+    assert target.modes["city"] == "READONLY"
+
+
+@pytest.mark.parametrize("ids", [NEW, KEEP])
+def test_apply_killed_before_mode(
+    captured: MadeArchive, target: FakeRegistry, monkeypatch: pytest.MonkeyPatch, ids: str
+) -> None:
+    """A mode that a killed restore didn't get to is set by the next one, or told by its plan."""
+    set_ = registering.Subjects.set_mode
+
+    def killed(self: Any, mode: str, subject: str) -> None:
+        if mode == "READONLY":
+            raise KeyboardInterrupt
+        set_(self, mode, subject)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registering.Subjects, "set_mode", killed)
+        with pytest.raises(KeyboardInterrupt):
+            apply(captured, target, ids)
+    plan = restore(captured, target, ids).plan()
+    apply(captured, target, ids)
+
+    told = "city is in the target already, and keeps its mode READWRITE, not READONLY"
+    assert (target.modes.get("city") == "READONLY") is (ids == KEEP)
+    assert any(told in note for note in plan.notes) is (ids == NEW)
+    assert target.compatibility["t-value"] == "FULL"

@@ -16,6 +16,8 @@ from kafka_drain.schemas.restore_order import (
     PlannedVersion,
     TargetSubject,
     in_order,
+    is_created,
+    kept_settings,
     refusal,
     taken_ids,
     target_references,
@@ -191,3 +193,30 @@ def test_target_references() -> None:
     assert [reference.content() for reference in found] == [
         {"name": "a", "subject": "a", "version": 1}
     ]
+
+
+@pytest.mark.parametrize(
+    ("versions", "is_open", "mapped", "created"),
+    [
+        ([], False, [], True),
+        ([1], True, [], True),
+        ([1], False, [], False),
+        ([1, 2], True, [], False),
+        ([1], True, [1], False),
+        ([1], True, [3], True),
+        ([], False, [1], True),
+    ],
+)
+def test_is_created(versions: list[int], is_open: bool, mapped: list[int], created: bool) -> None:
+    """New is what the target doesn't have, and what a killed restore has begun to fill."""
+    planned = steps(v1=(1, 1)) if versions else steps()
+    held = TargetSubject(versions, is_open=is_open)
+
+    assert is_created(planned, held, mapped) is created
+
+
+def test_kept_settings_unknown() -> None:
+    """A level that the archive doesn't know isn't another one; one of the target may be."""
+    assert kept_settings("s", TargetSubject([1], "READWRITE", "FULL"), (None, "READWRITE")) == []
+    [said] = kept_settings("s", TargetSubject([1]), ("FULL", "READWRITE"))
+    assert "keeps its compatibility (unknown), not FULL" in said

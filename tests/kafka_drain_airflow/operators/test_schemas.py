@@ -115,6 +115,19 @@ def test_restore_schemas_operator_refused(
         restore(pipeline, apply=apply)
 
 
+def test_restore_schemas_operator_settings_refused(
+    pipeline: Pipeline, made: MadeArchive, target: FakeRegistry
+) -> None:
+    """A setting that the target doesn't take fails the task once; the map is there."""
+    target.statuses = {"PUT /mode": 403}
+
+    with pytest.raises(AirflowFailException, match="city didn't get its mode READONLY"):
+        restore(pipeline, apply=True, schema_map="dr")
+
+    assert len(read_map(made.archive.root, "dr").ids) == 4
+    assert restore(pipeline, apply=True, schema_map="dr")["to_register"] == 0
+
+
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is asked of a check, and the connections that it needs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import add_apply, add_archive
@@ -13,7 +14,7 @@ from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.clock import utc_now
 from kafka_drain.output import Level, Line
-from kafka_drain.schemas.restore import SchemaRestore, rows_of
+from kafka_drain.schemas.restore import SchemaRestore, rows_of, settings_of
 from kafka_drain.schemas.restore_options import RestoreSchemasOptions
 
 
@@ -37,8 +38,11 @@ def run(options: argparse.Namespace) -> int:
         ("subject", "version", "id", "in the target"),
         rows,
     )
+    for line in settings_of(plan):
+        say(f"  {line}")
     for note in (*plan.notes, *plan.refusals):
         say(Line(f"restore-schemas: WARNING {note}", Level.WARNING))
+    warnings: Sequence[str] = ()
     document = {
         "archive": str(archive.root),
         "registry": plan.url,
@@ -46,12 +50,17 @@ def run(options: argparse.Namespace) -> int:
         "ids": asked.ids,
         "versions": len(plan.steps),
         "to_register": len(plan.missing),
+        "new_subjects": len(plan.settings),
         "refused": len(plan.refusals),
     }
     if acts(options):
-        written = restore.apply(plan, now=utc_now())
-        changed = sum(row.id != row.new_id for row in written.schemas)
-        document |= {"mapped": len(written.schemas), "other_ids": changed}
-    answer(options, document, print_fields(document))
+        restored = restore.apply(plan, now=utc_now())
+        mapped, warnings = restored.map.schemas, restored.warnings
+        changed = sum(row.id != row.new_id for row in mapped)
+        document |= {"mapped": len(mapped), "other_ids": changed, "warnings": list(warnings)}
+        for warning in warnings:
+            say(Line(f"restore-schemas: WARNING {warning}", Level.WARNING))
+    shown = {name: value for name, value in document.items() if name != "warnings"}
+    answer(options, document, print_fields(shown))
     say_dry_run(options, "register them")
-    return FAILED if plan.refusals else OK
+    return FAILED if plan.refusals or warnings else OK

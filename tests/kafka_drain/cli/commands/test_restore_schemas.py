@@ -102,6 +102,25 @@ def test_restore_schemas_refused(
     assert (code, found["refused"]) == (FAILED, 1)
 
 
+def test_restore_schemas_settings_refused(
+    answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    """A setting that the target doesn't take is a failure and in the answer; the map is there."""
+    config = tmp_path / "registry.json"
+    config.write_text(json.dumps(registry.settings))
+    answer("capture-schemas", made.root, "--registry-config", config)
+    with fake_registry() as target:
+        target.statuses = {"PUT /mode": 403}
+        arguments = ("restore-schemas", made.root, "--registry", target.url, "--map", "dr")
+        assert answer(*arguments)[1]["new_subjects"] == 3
+        code, found = answer(*arguments, "--apply")
+
+    assert (code, found["mapped"]) == (FAILED, 4)
+    [warning] = found["warnings"]
+    assert "city didn't get its mode READONLY" in warning
+    assert (made.root / "schema-maps" / "dr.json").is_file()
+
+
 @pytest.mark.parametrize("command", ["capture-schemas", "restore-schemas"])
 def test_no_registry(answer: Callable[..., Any], made: MadeArchive, command: str) -> None:
     """Without a registry, the commands say how to name one."""
