@@ -121,7 +121,7 @@ class FakeRegistry:
         held = self.compatibility if kind == "config" else self.modes
         name = "compatibility" if kind == "config" else "mode"
         if method == "PUT":
-            if kind == "mode" and self._versions(subject, True) and body["mode"] == "IMPORT":
+            if kind == "mode" and self._versions(subject, False) and body["mode"] == "IMPORT":
                 return 422, {"error_code": 42205, "message": "Cannot import: subject not empty"}
             held[subject] = body[name]
             return 200, body
@@ -149,7 +149,7 @@ class FakeRegistry:
         more = {name: body[name] for name in ("schemaType", "references") if name in body}
         same = [
             answer
-            for answer in self._versions(subject, deleted or registers).values()
+            for answer in self._versions(subject, deleted).values()
             if answer["schema"] == body["schema"]
             and answer.get("references") == body.get("references")
         ]
@@ -181,6 +181,7 @@ class FakeRegistry:
         else:
             id_, self.next_id = self.next_id, self.next_id + 1
         self._put(subject, number, id_, body["schema"], more)
+        self._deleted.discard((subject, number))
         return 200, {"id": id_}
 
 

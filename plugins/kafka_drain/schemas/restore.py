@@ -31,6 +31,7 @@ from kafka_drain.schemas.restore_order import (
     TargetSubject,
     in_order,
     is_created,
+    is_left,
     kept_settings,
     refusal,
     taken_ids,
@@ -89,17 +90,7 @@ class SchemaRestore:
         names = dict.fromkeys(name for name, _ in versions)
         common = subjects.settings("", (None, None), {})
         held = {name: _held(subjects, name, common) for name in names}
-        found: dict[Place, RegisteredSchema] = {}
-        steps: list[PlannedVersion] = []
-        for place in in_order(versions):
-            schema = versions[place]
-            references = target_references(schema, found)
-            here = None
-            if held[place[0]].versions and references is not None:
-                here = subjects.find(place[0], schema, references)
-            if here is not None:
-                found[place] = here
-            steps.append(PlannedVersion(place[0], schema, here))
+        steps = self._steps(subjects, versions, held)
         refusals = _changed(self.archive.root)
         settings: dict[str, Settings] = {}
         kept: list[str] = []
@@ -177,6 +168,30 @@ class SchemaRestore:
         )
         written.write(map_path(self.archive.root, self.map_name))
         return RestoredSchemas(written, warnings)
+
+    def _steps(
+        self,
+        subjects: Subjects,
+        versions: Mapping[Place, RegisteredRow],
+        held: Mapping[str, TargetSubject],
+    ) -> list[PlannedVersion]:
+        """Look for each version in the target, references first."""
+        known: dict[Place, RegisteredSchema] = {}
+        steps: list[PlannedVersion] = []
+        for place in in_order(versions):
+            (name, _), schema = place, versions[place]
+            references = target_references(schema, known)
+            here = gone = None
+            if held[name].versions and references is not None:
+                here = subjects.find(name, schema, references)
+            if held[name].deleted and references is not None and here is None:
+                gone = subjects.find(name, schema, references, deleted=True)
+            if gone is not None and is_left(schema, gone, held[name], self.ids):
+                here = gone
+            there = here or gone
+            known |= {} if there is None else {place: there}
+            steps.append(PlannedVersion(name, schema, here, gone))
+        return steps
 
     def _open(self, subjects: Subjects, name: str, held: TargetSubject) -> None:
         """Give a new subject the settings with which it is filled."""
@@ -279,8 +294,10 @@ def _changed(root: UPath) -> list[str]:
 
 def _held(subjects: Subjects, name: str, common: Settings) -> TargetSubject:
     level, mode = subjects.settings(name, (None, None), {})
+    live = subjects.versions(name, deleted=False)
     return TargetSubject(
-        versions=subjects.versions(name),
+        versions=live,
+        deleted=sorted({*subjects.versions(name)} - {*live}),
         mode=mode or common[1] or READWRITE,
         compatibility=level or common[0],
         is_open=level == NO_CHECK or mode == IMPORT,
@@ -289,15 +306,7 @@ def _held(subjects: Subjects, name: str, common: Settings) -> TargetSubject:
 
 def rows_of(plan: RestorePlan) -> Sequence[tuple[str, int, int, str]]:
     """Return the plan as rows: subject, version, id, and action."""
-    return [
-        (
-            step.subject,
-            step.schema.version,
-            step.schema.id,
-            "register" if step.found is None else f"is there, id {step.found.id}",
-        )
-        for step in plan.steps
-    ]
+    return [(step.subject, step.schema.version, step.schema.id, step.action) for step in plan.steps]
 
 
 def settings_of(plan: RestorePlan) -> Sequence[str]:

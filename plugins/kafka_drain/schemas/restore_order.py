@@ -34,16 +34,28 @@ class PlannedVersion:
     Attributes:
         schema: The version.
         found: Its version in the target; None if it is registered.
+        deleted: Its version in the target if that is deleted there, softly.
     """
 
     subject: str
     schema: RegisteredRow
     found: RegisteredSchema | None = None
+    deleted: RegisteredSchema | None = None
 
     @property
     def place(self) -> Place:
         """Subject and version in the archive."""
         return self.subject, self.schema.version
+
+    @property
+    def action(self) -> str:
+        """What a restore does with it, for the user."""
+        if self.found is not None:
+            deleted = "deleted, " if self.found == self.deleted else ""
+            return f"is there, {deleted}id {self.found.id}"
+        if self.deleted is not None:
+            return f"register again: its version {self.deleted.version} is deleted there"
+        return "register"
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,8 @@ class TargetSubject:
     """A subject in a target registry.
 
     Attributes:
-        versions: Its versions, deleted ones too.
+        versions: Its versions that aren't deleted.
+        deleted: Its versions that are, softly.
         mode: The subject's effective mode.
         compatibility: The subject's effective compatibility.
         is_open: Whether compatibility NONE or mode IMPORT is its own: a restore fills subjects so.
@@ -61,6 +74,7 @@ class TargetSubject:
     mode: str = READWRITE
     compatibility: str | None = None
     is_open: bool = False
+    deleted: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -185,6 +199,24 @@ def refusal(subject: str, steps: Sequence[PlannedVersion], held: TargetSubject, 
     return ""
 
 
+def is_left(
+    schema: RegisteredRow, deleted: RegisteredSchema, held: TargetSubject, ids: str
+) -> bool:
+    """Return whether a version that is deleted in the target is left so: its id still decodes.
+
+    Otherwise, it is registered again, as the subject's newest version.
+
+    Args:
+        deleted: Its version in the target.
+        held: Its subject in the target.
+        ids: `new` or `keep`.
+    """
+    if not held.versions and ids == KEEP:
+        # A registry forgets the deleted versions of a subject that is set to mode IMPORT.
+        return False
+    return schema.deleted or deleted.version < max(held.versions, default=0)
+
+
 def is_created(
     steps: Iterable[PlannedVersion], held: TargetSubject, mapped: Collection[int]
 ) -> bool:
@@ -235,7 +267,7 @@ def taken_ids(steps: Iterable[PlannedVersion], target_ids: Collection[int]) -> l
         target_ids: The ids of missing versions that the target has.
     """
     steps = list(steps)
-    same = {step.found.id for step in steps if step.found is not None}
+    same = {at.id for step in steps for at in (step.found, step.deleted) if at is not None}
     return sorted({s.schema.id for s in steps if s.found is None} & set(target_ids) - same)
 
 

@@ -111,16 +111,22 @@ class Subjects:
             )
 
     def find(
-        self, subject: str, schema: RegisteredRow, references: Sequence[ReferenceRow]
+        self,
+        subject: str,
+        schema: RegisteredRow,
+        references: Sequence[ReferenceRow],
+        *,
+        deleted: bool = False,
     ) -> RegisteredSchema | None:
         """Return a schema's place in a subject, by the registry's own comparison; None for none.
 
         Args:
             references: Its references, in this registry's versions.
+            deleted: Whether a deleted version counts too.
         """
         body = _body(schema, references)
         shape = {"subject": str, "version": int, "id": int, "guid?": str}
-        answer = self.registry.ask("POST", _of(subject), body, deleted=True, shape=shape)
+        answer = self.registry.ask("POST", _of(subject), body, deleted=deleted, shape=shape)
         return None if answer is None else _found(answer)
 
     def register(

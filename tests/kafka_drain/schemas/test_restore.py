@@ -472,3 +472,76 @@ def test_apply_killed_before_mode(
     assert (target.modes.get("city") == "READONLY") is (ids == KEEP)
     assert any(told in note for note in plan.notes) is (ids == NEW)
     assert target.compatibility["t-value"] == "FULL"
+
+
+def delete_all(target: FakeRegistry) -> None:
+    """Delete all subjects softly, as people do after a test; their settings go with them."""
+    for subject, version in held(target):
+        target.delete(subject, version)
+        target.compatibility.pop(subject, None)
+        target.modes.pop(subject, None)
+
+
+def live(target: FakeRegistry) -> dict[tuple[str, int], int]:
+    return {place: id_ for place, id_ in held(target).items() if place not in target._deleted}
+
+
+@pytest.mark.parametrize("ids", [NEW, KEEP])
+def test_apply_deleted_in_target(captured: MadeArchive, target: FakeRegistry, ids: str) -> None:
+    """What the target has deleted softly is registered again, and the plan says so."""
+    first = apply(captured, target, ids)
+    delete_all(target)
+
+    plan = restore(captured, target, ids).plan()
+    assert plan.refusals == []
+    does = [row[-1] for row in rows_of(plan)]
+    assert does[0] == "register again: its version 1 is deleted there"
+    assert len(plan.missing) == len(plan.steps)
+    assert len(settings_of(plan)) == 3
+    again = apply(captured, target, ids)
+
+    new = {(row.subject, row.new_version): row.new_id for row in again.schemas}
+    assert live(target) == new
+    assert {row.new_id for row in again.schemas if row.subject == "city"} == {
+        row.new_id for row in first.schemas if row.subject == "city"
+    }
+    assert target.modes["city"] == "READONLY"
+    assert restore(captured, target, ids).plan().missing == []
+
+
+def test_apply_deleted_in_target_killed(
+    captured: MadeArchive, target: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restore of them that was killed is completed, though the map is that of the first one."""
+    apply(captured, target)
+    delete_all(target)
+    with monkeypatch.context() as patch:
+        patch.setattr("kafka_drain.schemas.restore._set", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            apply(captured, target)
+
+    apply(captured, target)
+
+    assert len(live(target)) == 4
+    assert target.compatibility["t-value"] == "FULL"
+    assert target.modes["city"] == "READONLY"
+
+
+def test_apply_deleted_on_both_sides(
+    made: MadeArchive, registry: FakeRegistry, target: FakeRegistry
+) -> None:
+    """What is deleted in the archive too, or has live newer versions, isn't made the newest."""
+    made.seal({T0: dense(6, 7)}, value=value(5), key=None)
+    capture(made, registry)
+    first = apply(made, target)
+    target.delete("t-value", 1)
+    target.delete("city", 1)
+
+    plan = restore(made, target).plan()
+
+    assert plan.missing == []
+    does = {row[:2]: row[-1] for row in rows_of(plan)}
+    assert does["t-value", 1].startswith("is there, deleted, id ")
+    assert does["city", 1].startswith("is there, deleted, id ")
+    assert does["city", 2].startswith("is there, id ")
+    assert apply(made, target) == first

@@ -17,6 +17,7 @@ from kafka_drain.schemas.restore_order import (
     TargetSubject,
     in_order,
     is_created,
+    is_left,
     kept_settings,
     refusal,
     taken_ids,
@@ -220,3 +221,22 @@ def test_kept_settings_unknown() -> None:
     assert kept_settings("s", TargetSubject([1], "READWRITE", "FULL"), (None, "READWRITE")) == []
     [said] = kept_settings("s", TargetSubject([1]), ("FULL", "READWRITE"))
     assert "keeps its compatibility (unknown), not FULL" in said
+
+
+@pytest.mark.parametrize(
+    ("deleted", "versions", "ids", "left"),
+    [
+        (False, [], NEW, False),
+        (False, [1], NEW, False),
+        (False, [3], NEW, True),
+        (True, [], NEW, True),
+        (True, [1], NEW, True),
+        (True, [], KEEP, False),
+        (True, [3], KEEP, True),
+    ],
+)
+def test_is_left(deleted: bool, versions: list[int], ids: str, left: bool) -> None:
+    """A version that is deleted there is registered again unless it would replace the newest."""
+    gone = RegisteredSchema("s", 2, 7)
+
+    assert is_left(row(2, 2, deleted=deleted), gone, TargetSubject(versions), ids) is left

@@ -44,7 +44,8 @@ def test_subjects_deleted(subjects: Subjects) -> None:
     assert (found.id, found.deleted) == (6, True)
     assert subjects.of_id(6) == [("t-value", 2)]
     assert subjects.has_id(6)
-    there = subjects.find("t-value", found, [])
+    assert subjects.find("t-value", found, []) is None
+    there = subjects.find("t-value", found, [], deleted=True)
     assert there is not None
     assert (there.version, there.id) == (2, 6)
 
