@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from urllib3.util import Retry
 
 
+#: What a server answers that is unwell or busy, and may answer otherwise soon.
+UNWELL = (429, 500, 502, 503, 504)
+
+
 def bounded_retries(tries: int, longest: float, **more: Any) -> Retry:
     """Return the retries of an HTTP request.
 
@@ -27,7 +31,7 @@ def bounded_retries(tries: int, longest: float, **more: Any) -> Retry:
     return Bounded(
         total=tries - 1,
         backoff_factor=0.5,
-        status_forcelist=(429, 500, 502, 503, 504),
+        status_forcelist=UNWELL,
         raise_on_status=False,
         **more,
     )

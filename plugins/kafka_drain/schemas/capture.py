@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -40,10 +41,10 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.records import path_of
 from kafka_drain.data_files.scalars import text
-from kafka_drain.errors import ArchiveError, AuthenticationError, KafkaDrainError
+from kafka_drain.errors import ArchiveError, KafkaDrainError
 from kafka_drain.findings import Reason, errors
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.schemas.registry import RefusedError, SchemaRegistry
+from kafka_drain.schemas.registry import OF_ONE_REQUEST, SchemaRegistry, UnwellError
 from kafka_drain.schemas.schema_ids import HEADERS, IdLocation, SchemaId, context_of
 from kafka_drain.schemas.subjects import Subjects, read_subject
 from kafka_drain.schemas.wire_format import count_ids
@@ -51,6 +52,9 @@ from kafka_drain.storage.paths import is_file
 
 #: Number of subjects and ids that a note names.
 _SHOWN = 10
+
+#: Number of failures in a row after which a registry that is unwell isn't asked any more.
+_IN_ROW = 3
 
 
 @dataclass(frozen=True)
@@ -136,12 +140,13 @@ def capture_schemas(
         }
     )
     missing = missing_ids(document)
-    if missing and not asked.notes:
-        asked.notes.append(
-            f"{registry.url} doesn't have the schemas of {len(missing):,} ids in the records: "
-            f"{', '.join(map(str, missing[:10]))}"
+    notes = list(asked.notes)
+    if lacking := asked.lacking(missing):
+        notes.append(
+            f"{registry.url} doesn't have the schemas of {len(lacking):,} ids in the records: "
+            f"{', '.join(map(str, lacking[:_SHOWN]))}"
         )
-    document = document.model_copy(update={"notes": asked.notes})
+    document = document.model_copy(update={"notes": [*notes, *asked.failures()]})
     unsealed = False
     if writes:
         document.write(archive.root / REGISTRY)
@@ -161,8 +166,10 @@ class _Asked:
         found: Subjects by name; at first, those that the archive has.
         compatibility: The registry's own.
         mode: The registry's own.
-        notes: Notes on failed reads.
-        refused: What the login lacks the right to read, with the registry's answer.
+        notes: Notes on answers of what must be another registry.
+        failed: What couldn't be read, with the registry's answer.
+        in_row: How many reads have failed in a row because the registry is unwell.
+        ended: What ended it before everything was asked for.
     """
 
     subjects: Subjects
@@ -170,58 +177,101 @@ class _Asked:
     compatibility: str | None = None
     mode: str | None = None
     notes: list[str] = field(default_factory=list)
-    refused: dict[str, AuthenticationError] = field(default_factory=dict)
+    failed: dict[str, KafkaDrainError] = field(default_factory=dict)
+    in_row: int = 0
+    ended: KafkaDrainError | None = None
 
     def ask(self, document: RegistryDocument, wanted: Iterable[str]) -> None:
         """Read subjects, those of the ids in the records, and their references."""
         known = dict(self.found)
         names = dict.fromkeys([*known, *wanted])
         try:
-            own = self.subjects.settings("", (None, None), self.refused)
-            self.compatibility, self.mode = own
+            with self._noted("settings of the registry"):
+                own = self.subjects.settings("", (None, None), self.failed)
+                self.compatibility, self.mode = own
             self._read(names, known)
             # After the topics' own subjects, which have most ids.
             # Records have ids of the default context, and another one may have the same ids.
             kept = [subject for subject in self.found.values() if not context_of(subject.name)]
             for id_ in missing_ids(document.model_copy(update={"subjects": kept})):
-                try:
-                    ids = [id_] if isinstance(id_, int) else self.subjects.ids_of_guid(id_)
-                    places = [place for each in ids for place in self.subjects.of_id(each)]
-                except RefusedError as error:
-                    self.refused[f"schema id {id_}"] = error
-                    continue
-                self._read(dict.fromkeys(name for name, _ in places), known)
+                self._read_id(id_, known)
         except KafkaDrainError as error:
-            self.notes.append(f"{error}")
-        if self.refused:
-            shown, more = [*self.refused][:_SHOWN], " …" if len(self.refused) > _SHOWN else ""
-            first = f"{next(iter(self.refused.values()))}"
-            # A login that is rejected altogether (401) has ended it with the same words.
-            if first not in self.notes:
-                self.notes.append(f"{first}; not read: {', '.join(shown)}{more}")
+            self.ended = error
+
+    def lacking(self, missing: Iterable[SchemaId]) -> list[SchemaId]:
+        """Return the ids that the registry doesn't have, of those whose schemas aren't kept."""
+        if self.ended is not None or self.notes:
+            return []
+        return [id_ for id_ in missing if _named(id_) not in self.failed]
+
+    def failures(self) -> list[str]:
+        """Say what couldn't be read, and why, once for each kind of reason."""
+        by_kind: dict[type, list[str]] = {}
+        for what, error in self.failed.items():
+            by_kind.setdefault(type(error), []).append(what)
+        told = self.ended is None or self.ended in self.failed.values()
+        notes = [] if told else [f"{self.ended}"]
+        for names in by_kind.values():
+            first = self.failed[names[0]]
+            if f"{first}" in notes:
+                # A login that is rejected altogether (401) has ended it with the same words.
+                continue
+            shown, more = ", ".join(names[:_SHOWN]), " …" if len(names) > _SHOWN else ""
+            end = ", and nothing after them" if self.ended in map(self.failed.get, names) else ""
+            notes.append(f"{first}; not read: {shown}{more}{end}")
+        return notes
+
+    @contextmanager
+    def _noted(self, what: str) -> Iterator[None]:
+        """Note an answer that says nothing about other subjects and ids, so that they are read.
+
+        Raises:
+            KafkaDrainError: When there is no use in asking for others.
+        """
+        try:
+            yield
+        except OF_ONE_REQUEST as error:
+            self.failed[what] = error
+        except UnwellError as error:
+            # One subject may be damaged; but a registry that is unwell isn't asked on and on.
+            self.failed[what] = error
+            self.in_row += 1
+            if self.in_row == _IN_ROW:
+                raise
+            return
+        self.in_row = 0
+
+    def _read_id(self, id_: SchemaId, known: Mapping[str, SubjectRow]) -> None:
+        places: list[tuple[str, int]] = []
+        with self._noted(_named(id_)):
+            ids = [id_] if isinstance(id_, int) else self.subjects.ids_of_guid(id_)
+            places += [place for each in ids for place in self.subjects.of_id(each)]
+        names = dict.fromkeys(name for name, _ in places)
+        self._read(names, known)
+        for name in names:
+            if name in self.failed:
+                self.failed[_named(id_)] = self.failed[name]
 
     def _read(self, names: Iterable[str], known: Mapping[str, SubjectRow]) -> None:
         waiting, done = list(names), set[str]()
         while waiting:
             name = waiting.pop(0)
-            if name in done:
+            if name in done or name in self.failed:
                 continue
             done.add(name)
-            try:
-                subject = read_subject(self.subjects, name, known.get(name), self.refused)
-            except RefusedError as error:
-                # The login may have the right to read others.
-                self.refused[name] = error
-                continue
-            if subject is None:
-                continue
-            if self._is_other_registry(known.get(name), subject):
-                continue
-            if self._has_other_ids(subject, known):
-                continue
-            self.found[name] = subject
-            referred = (row.subject for version in subject.versions for row in version.references)
-            waiting += [name for name in referred if name not in done and name not in self.found]
+            with self._noted(name):
+                referred = self._read_subject(name, known)
+                waiting += [each for each in referred if each not in done | {*self.found}]
+
+    def _read_subject(self, name: str, known: Mapping[str, SubjectRow]) -> list[str]:
+        """Read a subject, and return those that it refers to."""
+        subject = read_subject(self.subjects, name, known.get(name), self.failed)
+        if subject is None:
+            return []
+        if self._is_other_registry(known.get(name), subject) or self._has_other_ids(subject, known):
+            return []
+        self.found[name] = subject
+        return [row.subject for version in subject.versions for row in version.references]
 
     def _is_other_registry(self, before: SubjectRow | None, now: SubjectRow) -> bool:
         """Note a version whose id is another one than before: the registry must be another."""
@@ -269,6 +319,10 @@ class _Asked:
     def _note(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
+
+
+def _named(id_: SchemaId) -> str:
+    return f"schema id {id_}"
 
 
 def _is_same(one: RegisteredRow, other: RegisteredRow) -> bool:

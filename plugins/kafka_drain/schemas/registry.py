@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 
 from kafka_drain.config.checks import unknown
 from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
-from kafka_drain.http_retries import bounded_retries
-from kafka_drain.schemas.avro import parse_schema, self_contained
+from kafka_drain.http_retries import UNWELL, bounded_retries
+from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
 
 #: The accepted settings, with the names that Confluent's own clients use.
 _ACCEPTED = (
@@ -47,6 +47,22 @@ VERSION: Shape = {
 
 class RefusedError(AuthenticationError):
     """Raised when a login lacks a right (403), which it may have on other subjects."""
+
+
+class DeclinedError(ConfigError):
+    """Raised when a registry refuses the content of a request (409, 422)."""
+
+
+class AnswerError(RegistryUnavailableError):
+    """Raised when a registry responds, but not to this request as it should, such as with 400."""
+
+
+class UnwellError(RegistryUnavailableError):
+    """Raised when a registry fails at a request (5xx), is too busy, or something else responds."""
+
+
+#: What says nothing about other requests.
+OF_ONE_REQUEST = (RefusedError, DeclinedError, AnswerError)
 
 
 @dataclass(frozen=True)
@@ -143,8 +159,8 @@ class SchemaRegistry:
             if version in known:
                 continue
             answer = self._get(f"{path}/{version}", VERSION, deleted=True)
-            kind = answer.get("schemaType", "AVRO")
-            if kind != "AVRO":
+            kind = answer.get("schemaType") or AVRO
+            if kind != AVRO:
                 warnings.append(f"version {version} of subject {subject} is {kind}, not Avro")
                 continue
             schema = self._whole(answer)
@@ -235,14 +251,19 @@ class SchemaRegistry:
                 if status == 404:
                     return None
                 if status in (409, 422):
-                    raise ConfigError(
+                    raise DeclinedError(
                         f"the Schema Registry {self.url} refuses {method} {path} ({status}): "
                         f"{_said(answer)}"
                     )
-                if status != 200:
-                    raise RegistryUnavailableError(
+                if status in UNWELL:
+                    raise UnwellError(
                         f"the Schema Registry {self.url} returned {status} for {path}; try again "
                         "later"
+                    )
+                if status != 200:
+                    raise AnswerError(
+                        f"the Schema Registry {self.url} returned {status} for {method} {path}: "
+                        f"{_said(answer)}"
                     )
                 document = answer.json()
             except requests.exceptions.SSLError as error:
@@ -257,7 +278,7 @@ class SchemaRegistry:
                 ) from error
         if not _fits(document, shape):
             # A proxy, or another page.
-            raise RegistryUnavailableError(
+            raise UnwellError(
                 f"the answer of {self.url} to {method} {path} isn't a Schema Registry's; correct "
                 "the url in its connection, or try again later"
             )

@@ -19,7 +19,7 @@ from kafka_drain.archive.schema_seals import REGISTRY, SEALS, check_schemas
 from kafka_drain.errors import ArchiveError, AuthenticationError, ConfigError
 from kafka_drain.output import say
 from kafka_drain.schemas.capture import read_document, seen_ids
-from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.registry import OF_ONE_REQUEST, SchemaRegistry
 from kafka_drain.schemas.restore_order import (
     IMPORT,
     KEEP,
@@ -276,12 +276,12 @@ def _set(subjects: Subjects, name: str, wanted: Settings, ids: str) -> list[str]
     try:
         if level and level != own[0] and not subjects.set_compatibility(level, name):
             refused.append(f"{name} didn't get its compatibility {level}: the target has none")
-    except (AuthenticationError, ConfigError) as error:
+    except (AuthenticationError, *OF_ONE_REQUEST, ConfigError) as error:
         refused.append(f"{name} didn't get its compatibility {level}: {error}")
     try:
         if mode and (ids == KEEP or mode != (own[1] or common[1] or READWRITE)):
             subjects.set_mode(mode, name)
-    except (AuthenticationError, ConfigError) as error:
+    except (AuthenticationError, *OF_ONE_REQUEST, ConfigError) as error:
         refused.append(f"{name} didn't get its mode {mode}: {error}")
     return refused
 

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
-from kafka_drain.errors import AuthenticationError, ConfigError
+from kafka_drain.errors import AuthenticationError, ConfigError, KafkaDrainError
 from kafka_drain.schemas.avro import AVRO
-from kafka_drain.schemas.registry import VERSION, SchemaRegistry
+from kafka_drain.schemas.registry import OF_ONE_REQUEST, VERSION, SchemaRegistry
 from kafka_drain.schemas.restore_order import IMPORT, Settings
 from kafka_drain.schemas.schema_ids import RegisteredSchema
 
@@ -75,19 +75,19 @@ class Subjects:
         return None if answer is None else answer.get("mode")
 
     def settings(
-        self, subject: str, known: Settings, refused: dict[str, AuthenticationError]
+        self, subject: str, known: Settings, refused: dict[str, KafkaDrainError]
     ) -> Settings:
         """Return compatibility and mode of a subject, or of the registry.
 
         Args:
-            known: What is returned where the login may not read it.
+            known: What is returned where the login may not read it, or the registry doesn't say.
             refused: Takes the registry's answer in this case.
         """
         found = list(known)
         for at, read in enumerate((self.compatibility, self.mode)):
             try:
                 found[at] = read(subject)
-            except AuthenticationError as error:
+            except (AuthenticationError, *OF_ONE_REQUEST) as error:
                 # Reading schemas and reading settings are different rights.
                 refused[f"settings of {subject or 'the registry'}"] = error
         return found[0], found[1]
@@ -163,7 +163,7 @@ def read_subject(
     subjects: Subjects,
     name: str,
     known: SubjectRow | None,
-    refused: dict[str, AuthenticationError],
+    refused: dict[str, KafkaDrainError],
 ) -> SubjectRow | None:
     """Return the content of a subject; versions that are known aren't fetched again.
 

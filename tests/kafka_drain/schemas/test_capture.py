@@ -554,3 +554,78 @@ def test_capture_schemas_settings_refused(made: MadeArchive, registry: FakeRegis
     [note] = found.document.notes
     assert "403" in note
     assert "not read: settings of the registry, settings of city" in note
+
+
+@pytest.mark.parametrize("status", [400, 405, 409, 422, 500])
+def test_capture_schemas_of_one_fails(
+    made: MadeArchive, registry: FakeRegistry, status: int
+) -> None:
+    """A subject that always gets an odd answer keeps no other subject or id from being kept."""
+    registry.statuses = {"GET /subjects/t-key/": status, "GET /schemas/ids/9/": status}
+
+    found = capture(made, registry)
+
+    kept = [row for row in ALL if row[0] != "com.acme.Outer"]
+    assert versions_of(found.document) == kept
+    assert found.missing == (9,)
+    [note] = found.document.notes
+    assert str(status) in note
+    assert note.endswith("not read: t-key, schema id 9")
+
+
+def test_capture_schemas_of_many_fail(made: MadeArchive, registry: FakeRegistry) -> None:
+    """Any number of subjects whose names a registry refuses keeps no other from being kept."""
+    registry.statuses = {"GET /subjects/team%2F": 400}
+    names = [f"team/{number}" for number in range(12)]
+
+    found = capture_schemas(
+        made.archive, SchemaRegistry(registry.settings), now=NOW, subjects=names
+    )
+
+    assert versions_of(found.document) == ALL
+    assert found.missing == ()
+    [note] = found.document.notes
+    assert note.endswith("team/9 …")
+
+
+def test_capture_schemas_of_unwell(made: MadeArchive, registry: FakeRegistry) -> None:
+    """A registry that fails several times in a row isn't asked on and on, and one note says so."""
+    registry.statuses = {"GET /subjects/": 503}
+    names = [f"other-{number}" for number in range(9)]
+
+    found = capture_schemas(
+        made.archive, SchemaRegistry(registry.settings), now=NOW, subjects=names
+    )
+
+    assert len({path.partition("?")[0] for path in registry.asked if "subjects" in path}) == 3
+    [note] = found.document.notes
+    assert note.endswith("not read: other-0, other-1, other-2, and nothing after them")
+
+
+def test_capture_schemas_of_unwell_seldom(made: MadeArchive, registry: FakeRegistry) -> None:
+    """Failures that aren't in a row end nothing, however many there are."""
+    registry.statuses = dict.fromkeys([f"GET /subjects/a{n}/" for n in range(4)], 500)
+    names = ["a0", "a1", "b", "a2", "a3"]
+
+    found = capture_schemas(
+        made.archive, SchemaRegistry(registry.settings), now=NOW, subjects=names
+    )
+
+    assert versions_of(found.document) == ALL
+    assert found.document.notes[0].endswith("not read: a0, a1, a2, a3")
+
+
+def test_capture_schemas_of_one_fails_lacks_id(made: MadeArchive, registry: FakeRegistry) -> None:
+    """An id that the registry lacks is noted, whatever else couldn't be read."""
+    made.seal({T1: dense(2, 3)}, value=value(99), key=None)
+    registry.statuses = {"GET /subjects/t-key/": 400, "GET /subjects/com.acme.Outer/": 403}
+
+    found = capture(made, registry)
+
+    assert found.missing == (9, 99)
+    first, *others = found.document.notes
+    assert "doesn't have the schemas of 1 ids in the records: 99" in first
+    assert [note.partition("not read: ")[2] for note in others] == [
+        "t-key",
+        "com.acme.Outer, schema id 9",
+    ]

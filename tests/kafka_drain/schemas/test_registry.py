@@ -125,6 +125,15 @@ def test_schemas_other_types(registry: FakeRegistry) -> None:
     assert warnings == ["version 3 of subject orders-value is PROTOBUF, not Avro"]
 
 
+def test_schemas_type_null(registry: FakeRegistry) -> None:
+    """A version whose type is null is Avro, as one without a type is."""
+    registry.register("orders-value", 11, V1 | {"doc": "newer"}, schemaType=None)
+
+    found, warnings = SchemaRegistry(registry.settings).schemas("orders-value")
+
+    assert ([schema.id for schema in found], warnings) == ([7, 9, 11], [])
+
+
 def test_schemas_subject_with_slash(registry: FakeRegistry) -> None:
     """A subject's name may have any character."""
     registry.register("a/b c?-value", 1, V1)

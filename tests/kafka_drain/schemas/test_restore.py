@@ -379,7 +379,7 @@ def test_apply_settings_changed_later(captured: MadeArchive, target: FakeRegistr
     assert (target.modes["city"], target.compatibility["t-value"]) == ("IMPORT", "NONE")
 
 
-@pytest.mark.parametrize("status", [403, 404])
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 422])
 def test_apply_mode_refused(captured: MadeArchive, target: FakeRegistry, status: int) -> None:
     """A mode that the target refuses ends nothing, and is told, by later plans too."""
     target.statuses = {"PUT /mode": status}

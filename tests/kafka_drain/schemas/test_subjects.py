@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_drain.archive.documents import RegisteredRow, SubjectRow
-from kafka_drain.errors import AuthenticationError
+from kafka_drain.errors import KafkaDrainError
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.subjects import Subjects, read_subject
 from tests.fake_registry import FakeRegistry, fake_registry
@@ -104,7 +104,7 @@ def test_read_subject_settings_refused(
     registry.compatibility["t-value"] = "FULL"
     known = read_subject(subjects, "t-value", None, {})
     registry.statuses["GET /config"] = status
-    refused: dict[str, AuthenticationError] = {}
+    refused: dict[str, KafkaDrainError] = {}
 
     assert read_subject(subjects, "t-value", known, refused) == known
     assert known is not None
@@ -120,7 +120,7 @@ def test_read_subject_settings_removed(registry: FakeRegistry, subjects: Subject
     registry.compatibility["t-value"] = "FULL"
     known = read_subject(subjects, "t-value", None, {})
     del registry.compatibility["t-value"]
-    refused: dict[str, AuthenticationError] = {}
+    refused: dict[str, KafkaDrainError] = {}
 
     again = read_subject(subjects, "t-value", known, refused)
 
