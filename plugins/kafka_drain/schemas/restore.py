@@ -6,7 +6,7 @@ comparison, and only the rest is registered.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,7 +19,7 @@ from kafka_drain.archive.schema_seals import REGISTRY, SEALS, check_schemas
 from kafka_drain.errors import ArchiveError, AuthenticationError, ConfigError
 from kafka_drain.output import say
 from kafka_drain.schemas.capture import read_document, seen_ids
-from kafka_drain.schemas.registry import OF_ONE_REQUEST, SchemaRegistry
+from kafka_drain.schemas.registry import AnswerError, SchemaRegistry
 from kafka_drain.schemas.restore_order import (
     IMPORT,
     KEEP,
@@ -27,7 +27,6 @@ from kafka_drain.schemas.restore_order import (
     Place,
     PlannedVersion,
     RestorePlan,
-    Settings,
     TargetSubject,
     in_order,
     is_created,
@@ -40,7 +39,7 @@ from kafka_drain.schemas.restore_order import (
 )
 from kafka_drain.schemas.schema_ids import RegisteredSchema
 from kafka_drain.schemas.schema_map import map_path
-from kafka_drain.schemas.subjects import Subjects
+from kafka_drain.schemas.subjects import Settings, Subjects
 from kafka_drain.storage.paths import quoted
 
 NO_CHECK = "NONE"
@@ -195,8 +194,11 @@ class SchemaRestore:
 
     def _open(self, subjects: Subjects, name: str, held: TargetSubject) -> None:
         """Give a new subject the settings with which it is filled."""
-        if self.ids == KEEP and held.mode != IMPORT:
-            subjects.set_mode(IMPORT, name)
+        if self.ids == KEEP and held.mode != IMPORT and not subjects.set_mode(IMPORT, name):
+            raise ConfigError(
+                f"the Schema Registry {self.registry.url} has no modes, so that it can't keep "
+                "ids; let it give new ones (--ids new)"
+            )
         if not held.versions and held.compatibility is not None:
             # The source has accepted these versions, perhaps when its level was another one. Also
             # where no level is checked: a later run knows by it that this one wasn't finished.
@@ -271,18 +273,19 @@ def _set(subjects: Subjects, name: str, wanted: Settings, ids: str) -> list[str]
     """
     own, common = (subjects.settings(each, (None, None), {}) for each in (name, ""))
     level, mode = wanted
+    changes: list[tuple[str, str, Callable[[str, str], bool]]] = []
+    if level and level != own[0]:
+        changes.append(("compatibility", level, subjects.set_compatibility))
+    if mode and (ids == KEEP or mode != (own[1] or common[1] or READWRITE)):
+        # Last: a subject that is READONLY takes no other compatibility.
+        changes.append(("mode", mode, subjects.set_mode))
     refused: list[str] = []
-    # The mode comes last: a subject that is READONLY takes no other compatibility.
-    try:
-        if level and level != own[0] and not subjects.set_compatibility(level, name):
-            refused.append(f"{name} didn't get its compatibility {level}: the target has none")
-    except (AuthenticationError, *OF_ONE_REQUEST, ConfigError) as error:
-        refused.append(f"{name} didn't get its compatibility {level}: {error}")
-    try:
-        if mode and (ids == KEEP or mode != (own[1] or common[1] or READWRITE)):
-            subjects.set_mode(mode, name)
-    except (AuthenticationError, *OF_ONE_REQUEST, ConfigError) as error:
-        refused.append(f"{name} didn't get its mode {mode}: {error}")
+    for what, value, put in changes:
+        try:
+            why = "" if put(value, name) else "the target has no such setting"
+        except (AuthenticationError, ConfigError, AnswerError) as error:
+            why = f"{error}"
+        refused += [f"{name} didn't get its {what} {value}: {why}"] if why else []
     return refused
 
 

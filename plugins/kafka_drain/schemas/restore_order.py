@@ -11,6 +11,7 @@ from kafka_drain.schemas.schema_ids import RegisteredSchema
 
 if TYPE_CHECKING:
     from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
+    from kafka_drain.schemas.subjects import Settings
 
 #: Whether a restore gives schemas new ids or asks the registry to keep theirs.
 NEW, KEEP = "new", "keep"
@@ -22,9 +23,6 @@ RESTORED = "restored"
 READWRITE, IMPORT = "READWRITE", "IMPORT"
 
 Place = tuple[str, int]
-
-#: Compatibility and mode of a subject, or of a registry; None for none of its own.
-Settings = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRo
 from kafka_drain.errors import AuthenticationError, ConfigError, KafkaDrainError
 from kafka_drain.schemas.avro import AVRO
 from kafka_drain.schemas.registry import OF_ONE_REQUEST, VERSION, SchemaRegistry
-from kafka_drain.schemas.restore_order import IMPORT, Settings
 from kafka_drain.schemas.schema_ids import RegisteredSchema
+
+#: Compatibility and mode of a subject, or of a registry; None for none of its own.
+Settings = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -97,18 +99,9 @@ class Subjects:
         answer = self.registry.ask("PUT", _path("config", subject), {"compatibility": level})
         return answer is not None
 
-    def set_mode(self, mode: str, subject: str) -> None:
-        """Set a subject's mode.
-
-        Raises:
-            ConfigError: When the registry can't.
-        """
-        if self.registry.ask("PUT", _path("mode", subject), {"mode": mode}) is None:
-            keeps = ", so that it can't keep ids; let it give new ones (--ids new)"
-            raise ConfigError(
-                f"the Schema Registry {self.registry.url} has no modes"
-                + (keeps if mode == IMPORT else "")
-            )
+    def set_mode(self, mode: str, subject: str) -> bool:
+        """Set a subject's mode; return False if the registry has no modes."""
+        return self.registry.ask("PUT", _path("mode", subject), {"mode": mode}) is not None
 
     def find(
         self,

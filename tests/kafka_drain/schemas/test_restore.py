@@ -456,10 +456,10 @@ def test_apply_killed_before_mode(
     """A mode that a killed restore didn't get to is set by the next one, or told by its plan."""
     set_ = registering.Subjects.set_mode
 
-    def killed(self: Any, mode: str, subject: str) -> None:
+    def killed(self: Any, mode: str, subject: str) -> bool:
         if mode == "READONLY":
             raise KeyboardInterrupt
-        set_(self, mode, subject)
+        return set_(self, mode, subject)
 
     with monkeypatch.context() as patch:
         patch.setattr(registering.Subjects, "set_mode", killed)
@@ -545,3 +545,13 @@ def test_apply_deleted_on_both_sides(
     assert does["city", 1].startswith("is there, deleted, id ")
     assert does["city", 2].startswith("is there, id ")
     assert apply(made, target) == first
+
+
+def test_apply_keeps_ids_no_modes(captured: MadeArchive, target: FakeRegistry) -> None:
+    """A registry without modes can't keep ids, and nothing is registered there."""
+    target.statuses = {"PUT /mode": 404}
+
+    with pytest.raises(ConfigError, match=r"has no modes, so that it can't keep ids.*--ids new"):
+        apply(captured, target, KEEP)
+
+    assert held(target) == {}

@@ -96,7 +96,7 @@ def test_read_subject_version_gone(registry: FakeRegistry, subjects: Subjects) -
     assert read_subject(subjects, "t-value", known, {}) == known
 
 
-@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("status", [400, 401, 403])
 def test_read_subject_settings_refused(
     registry: FakeRegistry, subjects: Subjects, status: int
 ) -> None:
