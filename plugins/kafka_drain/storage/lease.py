@@ -9,6 +9,8 @@ clock, the times alone don't decide: one of the two clocks is wrong, and it may 
 counts then is whether the lease is renewed, which its holder does three times during its duration.
 So it is watched, and taken over if it isn't renewed.
 
+A lease is lost when it has expired, whether its store refuses a renewal or hangs.
+
 A process that was suspended for longer than its lease can't be kept from writing when it resumes.
 In that case, Spark's checkpoint and manifest let only one of the two commit a batch.
 """
@@ -265,15 +267,34 @@ class Lease:
         )
 
     def keep(self, ended: threading.Event) -> None:
-        """Renew the lease until `ended` is set or the lease is lost."""
-        while not self.lost.is_set() and not ended.wait(self._lasts.total_seconds() / 3):
-            self.renew()
+        """Renew the lease until `ended` is set or the lease is lost.
+
+        It is lost when it has expired, even if a request to its store hangs.
+        """
+        while not self.lost.is_set() and not ended.wait(self._pause()):
+            renewal = threading.Thread(target=self.renew, name="renewal", daemon=True)
+            renewal.start()
+            # In short steps: while a machine is suspended, its timeouts stand still. The first is
+            # for a lease that has expired meanwhile: the renewal says whose it is.
+            renewal.join(self._lasts.total_seconds() / LOOKS)
+            while renewal.is_alive() and self._clock() < self._expires_at:
+                renewal.join(self._lasts.total_seconds() / LOOKS)
+            if renewal.is_alive():
+                self._lose(None)
+
+    def _pause(self) -> float:
+        """Return the seconds until the next renewal: at its end, the lease is looked at anyway."""
+        left = self._expires_at - self._clock()
+        return min(self._lasts / 3, left).total_seconds()
 
     def renew(self) -> None:
         """Extend the lease to its full duration from now; report it if the lease is lost."""
         try:
             with self._store.alone():
                 now, found = self._clock(), find_lease(self._root)
+                if self.lost.is_set():
+                    # It took too long, and whoever is told of a loss isn't told otherwise.
+                    return
                 # An expired lease isn't renewed: another process may already be taking it over.
                 if found is None or found.token != self.token or now >= self._expires_at:
                     self._lose(found)
@@ -332,6 +353,8 @@ class Lease:
         return document.content()
 
     def _lose(self, found: FoundLease | None) -> None:
+        if self.lost.is_set():
+            return
         self.lost.set()
         if found is None:
             seen = f"{self.path.name} is missing or unreachable"

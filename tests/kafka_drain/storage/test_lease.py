@@ -23,7 +23,13 @@ from kafka_drain.maintenance.unlock import list_leases, remove_lease
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage import lease as lease_module
 from kafka_drain.storage.json_files import create_document
-from kafka_drain.storage.lease import Lease, hold_lease, refuse_while_held, wait_for_lease
+from kafka_drain.storage.lease import (
+    Lease,
+    find_lease,
+    hold_lease,
+    refuse_while_held,
+    wait_for_lease,
+)
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.racing import take_at_once
 
@@ -352,6 +358,51 @@ def test_renew_not_writable(
     assert lease.lost.is_set()
     assert ["No space left on device" in line for line in said] == [True, True, False]
     assert "THE LEASE IS LOST" in said[-1]
+
+
+def test_keep_store_hangs(root: UPath, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease is lost when it expires, though a request hangs; a late answer changes nothing."""
+    lease = Lease(root, run="r", seconds=0.3)
+    lease.acquire()
+    before = lock(root)
+    answers = threading.Event()
+
+    def hang(root: UPath) -> Any:
+        answers.wait(2 * PATIENCE)
+        return find_lease(root)
+
+    monkeypatch.setattr(lease_module, "find_lease", hang)
+    keeper = threading.Thread(target=lease.keep, args=(threading.Event(),))
+    keeper.start()
+
+    assert lease.lost.wait(PATIENCE)
+    [renewal] = [thread for thread in threading.enumerate() if thread.name == "renewal"]
+    answers.set()
+    renewal.join(PATIENCE)
+    keeper.join(PATIENCE)
+
+    assert (lock(root), lease.lost.is_set()) == (before, True)
+    assert ["THE LEASE IS LOST" in line for line in said] == [True]
+    with pytest.raises(LockedError):
+        lease.confirm()
+
+
+@pytest.mark.parametrize(("ago", "waits"), [(0, 20), (40, 20), (55, 5), (61, -1)])
+def test_keep_waits(make_lease: Any, clock: Clock, ago: float, waits: float) -> None:
+    """The next renewal is a third of a lease away, and never later than the lease's end."""
+    lease = make_lease()
+    lease.acquire()
+    clock.move(ago)
+    waited: list[float] = []
+
+    class Ended:
+        def wait(self, seconds: float) -> bool:
+            waited.append(seconds)
+            return True
+
+    lease.keep(Ended())
+
+    assert waited == [waits]
 
 
 def test_release_of_another(root: UPath, make_lease: Any, clock: Clock, said: list[str]) -> None:
