@@ -17,7 +17,12 @@ from kafka_drain.spark.client_mode import run_environment
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain.spark.java import require_java
 from kafka_drain.spark.job_spec import WarmUpSpec
-from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
+from kafka_drain.spark.submit import (
+    IN_CLIENT,
+    SparkApplication,
+    prepare_application,
+    spark_home,
+)
 
 _TIME_LIMIT_SECONDS = 600
 _LINES_OF_SPARK = 8
@@ -115,7 +120,7 @@ def _run(application: SparkApplication) -> str:
     """Run spark-submit and return its output."""
     try:
         ended = subprocess.run(
-            application.command("local[1]"),
+            application.command("local[1]", IN_CLIENT),
             check=False,
             env=run_environment(application, "local[1]"),
             stdin=subprocess.DEVNULL,

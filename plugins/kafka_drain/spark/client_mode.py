@@ -22,7 +22,7 @@ from kafka_drain.spark.connect_reaching import look_at_server, require_server
 from kafka_drain.spark.engine import ServerGoneError, StartedApplication, run_on
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE, PARENT_VARIABLE, write_private
 from kafka_drain.spark.place import SparkConnection
-from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.spark.submit import IN_CLIENT, SparkApplication
 
 #: For how long a Spark Connect server may not answer while it runs something. What it commits
 #: stays, and pyspark's client waits for ever for one that hangs.
@@ -181,7 +181,7 @@ class SparkSubmit(SparkProcess):
         return self._start(
             application.command(
                 connection.master,
-                [*connection.options, *self._login()],
+                [*IN_CLIENT, *connection.options, *self._login()],
                 connection.binary,
             ),
             # However this process ends: nobody would renew the lease of a driver that runs on.

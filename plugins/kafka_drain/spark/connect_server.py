@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from kafka_drain.child_process import EndsWithParent
@@ -20,8 +20,10 @@ from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_opti
 from kafka_drain.spark.connect import DEFAULT_PORT, ConnectAddress
 from kafka_drain.spark.stores import store_jars
 from kafka_drain.spark.submit import (
+    IN_CLIENT,
     connector_jars,
     java_options_elsewhere,
+    site_conf,
     spark_environment,
     spark_home,
 )
@@ -86,7 +88,7 @@ def server_command(
     given = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     return [
         "spark-submit",
-        *("--master", options.master, "--name", "kafka_drain", *given),
+        *("--master", options.master, *IN_CLIENT, "--name", "kafka_drain", *given),
         *("--driver-memory", options.memory),
         *("--jars", ",".join([*connector, *options.jars])),
         *("--class", _CLASS, "spark-internal"),
@@ -110,8 +112,9 @@ def run_server(options: ServerOptions, ready: Callable[[], None] = lambda: None)
     jars = [*options.jars, *(store_jars("s3://") if options.with_store else ())]
     require_free(options)
     archive = find_class_archive(archive_name(machine_java, spark_home(), connector))
+    conf = {**site_conf(os.environ), **options.conf}
     command = server_command(
-        ServerOptions(**{**vars(options), "jars": jars}),
+        replace(options, jars=jars, conf=conf),
         sharing_options(archive),
         connector,
         java_options_elsewhere(os.environ),

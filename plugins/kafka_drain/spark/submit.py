@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,17 @@ from kafka_drain.storage.s3 import CHECKSUMS_OPTION
 #: Settings of an application whose driver runs in the cluster. A second attempt by YARN would begin
 #: with a spec of the past; Airflow's retry makes a new one.
 IN_CLUSTER = {"spark.yarn.maxAppAttempts": "1", "spark.yarn.submit.waitAppCompletion": "false"}
+
+#: Options of spark-submit for a driver on this machine, whatever spark-defaults.conf says.
+IN_CLIENT = ("--deploy-mode", "client")
+
+#: Settings in the site's spark-defaults.conf that ours are added to: on the command line, they
+#: would replace the file's.
+_ADDED_TO = (
+    "spark.driver.extraJavaOptions",
+    "spark.executor.extraJavaOptions",
+    "spark.driver.extraClassPath",
+)
 
 #: On a Spark Connect server, each session has a class loader of its own: what Spark compiles for a
 #: query is compiled again in each, and starts slow again. Only jobs that send code need that.
@@ -300,7 +312,8 @@ def prepare_application(
     # For the driver only: spark.pyspark.python sets the executors' Python.
     in_cluster = _PLACE.get() is DriverPlace.CLUSTER
     python = IN_CLUSTER if in_cluster else {"spark.pyspark.driver.python": sys.executable}
-    conf = {**DEFAULTS, **python, **in_store, **pipeline.spark_conf, **FIXED, **(fixed or {})}
+    given = site_conf(os.environ) | pipeline.spark_conf
+    conf = {**DEFAULTS, **python, **in_store, **given, **FIXED, **(fixed or {})}
     jars = pipeline.jars or connector_jars(needs_connector)
     local = [jar for jar in jars if jar.startswith("/") and not in_cluster]
     class_path = [*local, *filter(None, [conf.get("spark.driver.extraClassPath")])]
@@ -393,12 +406,43 @@ def encryption_jars() -> list[str]:
 
 def java_options_elsewhere(environment: Mapping[str, str]) -> str:
     """Return the options that this machine adds to every driver's Java, in no particular order."""
-    folder = Path(environment.get("SPARK_CONF_DIR") or spark_home() / "conf")
-    defaults = folder / "spark-defaults.conf"
     found = [environment.get(name, "") for name in _JAVA_VARIABLES]
-    if defaults.is_file():
-        found.append(defaults.read_text(errors="replace"))
+    found.append(_site_defaults(environment).get("spark.driver.defaultJavaOptions", ""))
     return "\n".join(found)
+
+
+def site_conf(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings in the site's spark-defaults.conf that ours are added to."""
+    found = _site_defaults(environment)
+    return {name: found[name] for name in _ADDED_TO if name in found}
+
+
+def _site_defaults(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings in the site's spark-defaults.conf, which spark-submit reads as well."""
+    path = Path(environment.get("SPARK_CONF_DIR") or spark_home() / "conf") / "spark-defaults.conf"
+    return read_properties(path.read_text("utf-8", "replace")) if path.is_file() else {}
+
+
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Parse a file of Java's properties as Spark does, which strips the values."""
+    text = re.sub(r"^[ \t\f]*[#!].*$", "", text, flags=re.MULTILINE)
+    # A line that ends with an odd number of backslashes goes on.
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*", r"\1", text)
+    found = re.findall(
+        r"^[ \t\f]*((?:\\.|[^\s:=\\])+)[ \t\f]*[:=]?[ \t\f]*(.*)$", text, flags=re.MULTILINE
+    )
+    return {_unescaped(name): _unescaped(value).strip() for name, value in found}
+
+
+def _unescaped(text: str) -> str:
+    def meant(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, code)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", meant, text)
 
 
 def spark_environment(machine_java: java.Java, current: Mapping[str, str]) -> dict[str, str]:

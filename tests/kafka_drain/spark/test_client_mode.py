@@ -107,12 +107,13 @@ def test_spark_submit_failed() -> None:
 
 
 def test_spark_submit_connection() -> None:
-    """Master, options and program are the connection's."""
+    """Master, options and program are the connection's; the driver runs here, whatever else."""
     program = Program("")
 
     run(program, connection=SparkConnection("yarn", ["--queue", "night"], "spark3-submit"))
 
-    assert program.asked == [("yarn", ["--queue", "night"], "spark3-submit")]
+    options = ["--deploy-mode", "client", "--queue", "night"]
+    assert program.asked == [("yarn", options, "spark3-submit")]
 
 
 def test_spark_submit_keytab() -> None:

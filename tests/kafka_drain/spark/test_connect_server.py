@@ -23,6 +23,7 @@ def test_server_command() -> None:
 
     conf = conf_of(command)
     assert command[0] == "spark-submit"
+    assert command[command.index("--deploy-mode") + 1] == "client"
     assert command[-3:] == [
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
     ]

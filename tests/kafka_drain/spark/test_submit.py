@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.spark import java
 from kafka_drain.spark.java import Java
 from kafka_drain.spark.submit import (
     SHARED_CLASSES,
     for_master,
+    java_options_elsewhere,
     prepare_application,
+    read_properties,
     spark_environment,
     with_needs_of,
 )
@@ -81,3 +84,62 @@ def test_with_needs_of_locked(prefix: str) -> None:
 
     assert with_needs_of(first, [first, other]).conf == {"x": "1", option: "CRC32"}
     assert with_needs_of(first, [first]).conf == {"x": "1"}
+
+
+SITE = """\
+# Kerberos
+spark.driver.extraJavaOptions    -Djava.security.krb5.conf=/etc/site/krb5.conf -XX:+UseG1GC
+spark.executor.extraJavaOptions  -Djava.security.krb5.conf=/etc/site/krb5.conf
+spark.driver.extraClassPath      /opt/site/*
+spark.driver.defaultJavaOptions  -Dsite=1
+spark.submit.deployMode          cluster
+"""
+
+
+@pytest.mark.parametrize("given", [{}, {"spark.executor.extraJavaOptions": "-Dmine=1"}])
+def test_prepare_application_keeps_site_options(
+    given: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Java options and class path of spark-defaults.conf stay, unless the pipeline has its own.
+
+    Options of executors don't count as the driver's.
+    """
+    (tmp_path / "spark-defaults.conf").write_text(SITE)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(java, "require_java", lambda: Java(Path("/jdk/bin/java"), 17))
+    archive = str(tmp_path / "archive")
+    pipeline = Pipeline(
+        name="p", topics=["t"], archive=archive, jars=["/j/a.jar"], spark_conf=given
+    )
+
+    found = prepare_application(
+        "p", kind="drain", spec_path=tmp_path / "spec", pipeline=pipeline, folder=tmp_path
+    ).conf
+
+    krb5 = "-Djava.security.krb5.conf=/etc/site/krb5.conf"
+    driver = found["spark.driver.extraJavaOptions"].split()
+    executor = found["spark.executor.extraJavaOptions"].split()
+    assert driver[:3] == [krb5, "-XX:+UseG1GC", "-Duser.timezone=UTC"]
+    assert "-XX:+UseParallelGC" not in driver
+    assert executor == ["-Dmine=1" if given else krb5, "-Duser.timezone=UTC"]
+    assert found["spark.driver.extraClassPath"] == "/j/a.jar:/opt/site/*"
+    assert java_options_elsewhere({"SPARK_CONF_DIR": str(tmp_path)}).split() == ["-Dsite=1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a.b  c d ", {"a.b": "c d"}),
+        ("a=b=c\nd : e:f\n g\t=\th", {"a": "b=c", "d": "e:f", "g": "h"}),
+        ("a 1\n\na 2", {"a": "2"}),
+        ("# a 1\n  ! b 2\na #1", {"a": "#1"}),
+        ("a", {"a": ""}),
+        ("a\nb 1", {"a": "", "b": "1"}),
+        ("a b \\\n   c\nd e\\\\\nf g", {"a": "b c", "d": "e\\", "f": "g"}),
+        (r"a\:b c\u00e9\=\\d", {"a:b": "cé=\\d"}),
+        ("", {}),
+    ],
+)
+def test_read_properties(text: str, found: dict[str, str]) -> None:
+    """A file of properties is read as Java reads it."""
+    assert read_properties(text) == found
