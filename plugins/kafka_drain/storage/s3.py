@@ -71,6 +71,8 @@ def s3_conf(environment: Mapping[str, str], *, is_locked: bool = False) -> dict[
     Raises:
         ConfigError: When AWS_ENDPOINT_URL isn't a URL, or contains a password.
     """
+    in_profile = _settings_of_profile(environment)
+    environment = {**in_profile, **{name: value for name, value in environment.items() if value}}
     conf = _WITHOUT_RENAMES | (_CHECKSUMS if is_locked else {})
     chain = _CHAINS[1 if _spark_version().startswith("3.") else 2]
     conf["spark.hadoop.fs.s3a.aws.credentials.provider"] = ",".join([*_KEYS, chain])
@@ -87,6 +89,32 @@ def s3_conf(environment: Mapping[str, str], *, is_locked: bool = False) -> dict[
         # A custom endpoint accepts any region; without one, S3A would ask AWS for it.
         conf["spark.hadoop.fs.s3a.endpoint.region"] = region or "us-east-1"
     return conf
+
+
+def _settings_of_profile(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the endpoint and the region of the profile, as the variables that go before them.
+
+    Python's clients follow a profile's endpoint by themselves, S3A doesn't: with the same key, it
+    would ask Amazon for a bucket of the same name.
+    """
+    try:
+        from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
+    except ImportError:
+        return {}
+    profile = environment.get("AWS_DEFAULT_PROFILE") or environment.get("AWS_PROFILE")
+    session = Session(profile=profile)
+    if path := environment.get("AWS_CONFIG_FILE"):
+        session.set_config_variable("config_file", path)
+    try:
+        config = session.get_scoped_config()
+        services = session.full_config.get("services", {}).get(config.get("services"), {})
+    except BotoCoreError:
+        # Whoever opens the archive says why.
+        return {}
+    endpoint = services.get("s3", {}).get("endpoint_url") or config.get("endpoint_url")
+    found = {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": config.get("region")}
+    return {name: value for name, value in found.items() if value}
 
 
 def _spark_version() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kafka_drain.config.groups import check_group
@@ -58,6 +60,53 @@ def test_s3_conf_endpoint(environment: dict[str, str], endpoint: str, region: st
     assert conf[f"{S3A}endpoint"] == endpoint
     assert conf[f"{S3A}path.style.access"] == "true"
     assert conf[f"{S3A}endpoint.region"] == region
+
+
+PROFILES = """\
+[default]
+endpoint_url = http://default:1
+[profile minio]
+endpoint_url = http://minio:9000
+region = local
+[profile several]
+endpoint_url = http://all:1
+services = mine
+[services mine]
+s3 =
+  endpoint_url = http://s3:2
+[profile amazon]
+region = eu-west-1
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "endpoint", "region"),
+    [
+        ({"AWS_PROFILE": "minio"}, "http://minio:9000", "local"),
+        ({"AWS_PROFILE": "several"}, "http://s3:2", "us-east-1"),
+        ({"AWS_PROFILE": "amazon"}, None, "eu-west-1"),
+        ({"AWS_PROFILE": "nobody"}, None, None),
+        ({}, "http://default:1", "us-east-1"),
+        (
+            {"AWS_PROFILE": "minio", "AWS_ENDPOINT_URL_S3": "http://s3:3", "AWS_REGION": "r"},
+            "http://s3:3",
+            "r",
+        ),
+        ({"AWS_PROFILE": "minio", "AWS_ENDPOINT_URL": ""}, "http://minio:9000", "local"),
+    ],
+)
+def test_s3_conf_profile(
+    environment: dict[str, str], endpoint: str | None, region: str | None, tmp_path: Path
+) -> None:
+    """Spark asks the server that a profile names, as botocore does, unless a variable does."""
+    path = tmp_path / "config"
+    path.write_text(PROFILES)
+
+    conf = s3_conf(environment | {"AWS_CONFIG_FILE": str(path)})
+
+    assert conf.get(f"{S3A}endpoint") == endpoint
+    assert conf.get(f"{S3A}path.style.access") == ("true" if endpoint else None)
+    assert conf.get(f"{S3A}endpoint.region") == region
 
 
 @pytest.mark.parametrize("is_locked", [False, True])
