@@ -186,9 +186,6 @@ def _environment(variables: Mapping[str, str], archive: str) -> Iterator[None]:
         replaced.update(("AWS_SESSION_TOKEN", "AWS_PROFILE"))
     elif "AWS_PROFILE" in variables:
         replaced.update(_BEFORE_PROFILE)
-    if "AWS_ENDPOINT_URL" in variables:
-        # The one for S3 alone counts before it.
-        replaced.add("AWS_ENDPOINT_URL_S3")
     for name in replaced - set(variables):
         os.environ.pop(name, None)
     os.environ.update(variables)

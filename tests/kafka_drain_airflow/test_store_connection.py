@@ -45,7 +45,7 @@ def test_archive_access(monkeypatch: pytest.MonkeyPatch) -> None:
         assert aws_variables() == {
             "AWS_ACCESS_KEY_ID": "id",
             "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_ENDPOINT_URL": "http://s3:9000",
+            "AWS_ENDPOINT_URL_S3": "http://s3:9000",
             "AWS_REGION": "eu-west-1",
         }
 
@@ -98,6 +98,22 @@ def test_archive_access_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
         assert client.meta.endpoint_url == "http://s3:9000"
 
     assert aws_variables() == before
+
+
+@pytest.mark.parametrize("given", [{}, {"AWS_ENDPOINT_URL": "http://all:1"}])
+def test_archive_access_endpoint_of_others(
+    given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store's address is for S3 alone: KMS and others are where they were."""
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    connect(monkeypatch, login="id", password="secret", extra={"endpoint_url": "http://s3:9000"})
+
+    with archive_access(ON_S3):
+        s3, kms = (Session().create_client(name, region_name="r") for name in ("s3", "kms"))
+
+    assert s3.meta.endpoint_url == "http://s3:9000"
+    assert kms.meta.endpoint_url == given.get("AWS_ENDPOINT_URL", "https://kms.r.amazonaws.com")
 
 
 def test_archive_access_without_connection(monkeypatch: pytest.MonkeyPatch) -> None:

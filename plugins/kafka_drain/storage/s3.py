@@ -40,11 +40,12 @@ _CHAINS = {
     2: "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
 }
 
-#: Environment variables for the entries of the connection's extra.
+#: Environment variables for the entries of the connection's extra. The endpoint is for S3 alone:
+#: KMS and STS aren't there.
 _EXTRA = {
     "aws_session_token": "AWS_SESSION_TOKEN",
     "region_name": "AWS_REGION",
-    "endpoint_url": "AWS_ENDPOINT_URL",
+    "endpoint_url": "AWS_ENDPOINT_URL_S3",
     "profile_name": "AWS_PROFILE",
 }
 

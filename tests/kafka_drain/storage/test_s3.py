@@ -136,7 +136,7 @@ def test_variables_of_connection() -> None:
         "AWS_ACCESS_KEY_ID": "id",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_REGION": "eu-west-1",
-        "AWS_ENDPOINT_URL": "http://s3:9000",
+        "AWS_ENDPOINT_URL_S3": "http://s3:9000",
     }
     assert variables_of("aws", None, None, {}) == {}
 
