@@ -39,6 +39,7 @@ class FakeKubernetes:
         address: Its URL.
         objects: Objects by kind (`pods`, …) and name, of all namespaces.
         requests: Method and path of each request.
+        logins: The `Authorization` of each request.
         refuses: The status with which it answers everything, if it isn't 0.
         created: Called for each object that is created.
         deleted: Called for each object that is deleted.
@@ -49,6 +50,7 @@ class FakeKubernetes:
         default_factory=lambda: {kind: {} for kind in KINDS}
     )
     requests: list[str] = field(default_factory=list)
+    logins: list[str] = field(default_factory=list)
     refuses: int = 0
     created: Callable[[Object], object] = id
     deleted: Callable[[Object], object] = id
@@ -134,6 +136,7 @@ class _Answers(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         url = urlsplit(self.path)
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.known.logins.append(self.headers.get("Authorization") or "")
         self.known.requests.append(f"{self.command} {url.path}")
         parts = url.path.strip("/").split("/")
         if self.known.refuses:

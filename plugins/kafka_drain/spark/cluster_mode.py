@@ -288,17 +288,18 @@ class SparkCluster(SparkSubmit):
         """Read the driver's new output; return whether the application has ended.
 
         Raises:
-            SparkJobError: When it failed or was cancelled, or the cluster manager has been silent
-                for five minutes: the application goes on, and a retry finds it.
+            SparkJobError: When it failed or was cancelled, or the cluster manager has been silent,
+                or has refused, for five minutes: the application goes on, and a retry finds it.
         """
         if not application_id:
             self._collect()
             return True
         try:
             app = self._manager.application(application_id)
-        except NoAnswerError as error:
+        except (NoAnswerError, ConfigError) as error:
+            # A login that has expired may be renewed by the next time.
             if self._is_away(error) > PATIENCE_SECONDS:
-                raise
+                raise NoAnswerError(str(error)) from error
             time.sleep(self.poll_seconds)
             return False
         self._is_away(None)
@@ -318,7 +319,7 @@ class SparkCluster(SparkSubmit):
             raise SparkJobError(why)
         return True
 
-    def _is_away(self, missed: NoAnswerError | None) -> float:
+    def _is_away(self, missed: NoAnswerError | ConfigError | None) -> float:
         """Say when the cluster manager stops answering and when it answers again.
 
         Returns:

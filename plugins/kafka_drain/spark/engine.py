@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from kafka_drain.errors import SparkJobError
+from kafka_drain.errors import ConfigError, SparkJobError
 
 if TYPE_CHECKING:
     from kafka_drain.spark.submit import SparkApplication
@@ -86,7 +86,7 @@ def run_on(
 ) -> None:
     """Run an application to its end: one that is found again, or a new one.
 
-    Cancels it when interrupted.
+    Cancels it when interrupted, but not when it can't be asked.
 
     Args:
         engine: Runs it.
@@ -94,6 +94,7 @@ def run_on(
 
     Raises:
         SparkJobError: When it failed.
+        ConfigError: When the engine may not ask how it is.
     """
     found = engine.find(application)
     application_id = found.id if found else engine.submit(application)
@@ -102,7 +103,7 @@ def run_on(
             started(application_id)
         while not engine.poll(application_id):
             pass
-    except SparkJobError:
+    except (SparkJobError, ConfigError):
         raise
     except BaseException:
         engine.cancel(application_id)

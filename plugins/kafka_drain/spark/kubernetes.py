@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -347,10 +348,18 @@ def _point_at(configuration: Any, address: str) -> None:
     if renew := configuration.refresh_api_key_hook:
 
         def renew_there(which: Any) -> None:
+            # A kubeconfig's sets both again.
             renew(which)
-            which.host = address
+            which.host, which.refresh_api_key_hook = address, renew_there
 
         configuration.refresh_api_key_hook = renew_there
+
+
+def _log_in(configuration: Any, path: str) -> None:
+    """Let a configuration log in with a file's token; the kubelet renews that of a pod."""
+    token = f"Bearer {Path(path).read_text().strip()}"
+    # The client's versions have different names for it.
+    configuration.api_key |= {"BearerToken": token, "authorization": token}
 
 
 def _api(master: str, conf: Mapping[str, str]) -> Any:
@@ -369,7 +378,7 @@ def _api(master: str, conf: Mapping[str, str]) -> Any:
         ) from error
     address = master.removeprefix("k8s://")
     address = address if "://" in address else f"https://{address}"
-    found = client.Configuration()
+    found: Any = client.Configuration()
     files = {name: conf[_LOGIN + name] for name in _LOGIN_FILES if conf.get(_LOGIN + name)}
     has_login = bool(files or conf.get(f"{_LOGIN}oauthTokenFile"))
     try:
@@ -392,10 +401,10 @@ def _api(master: str, conf: Mapping[str, str]) -> Any:
     found.retries = 1
     for name, path in files.items():
         setattr(found, _LOGIN_FILES[name], path)
-    if not (path := conf.get(f"{_LOGIN}oauthTokenFile")):
-        return client.CoreV1Api(client.ApiClient(found))
-    try:
-        token = Path(path).read_text().strip()
-    except OSError as error:
-        raise ConfigError(f"{_LOGIN}oauthTokenFile: {path} can't be read: {error}") from error
-    return client.CoreV1Api(client.ApiClient(found, "authorization", f"Bearer {token}"))
+    if path := conf.get(f"{_LOGIN}oauthTokenFile"):
+        found.refresh_api_key_hook = partial(_log_in, path=path)
+        try:
+            _log_in(found, path)
+        except OSError as error:
+            raise ConfigError(f"{_LOGIN}oauthTokenFile: {path} can't be read: {error}") from error
+    return client.CoreV1Api(client.ApiClient(found))

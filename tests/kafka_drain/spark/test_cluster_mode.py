@@ -389,16 +389,20 @@ def test_find_beside(world: World, state: YarnApplication, kind: str) -> None:
     assert engine.find(world.application(kind=kind, pipeline="q")) is None
 
 
-def test_poll_silence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ResourceManager may be silent for a while; in the end the application is left running."""
-    engine, _ = world.engine(NoAnswerError("silence"), NoAnswerError("silence"), RUNNING)
+@pytest.mark.parametrize("error", [NoAnswerError("silence"), ConfigError("silence")])
+def test_poll_silence(world: World, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """A ResourceManager may be silent for a while; in the end the application is left running.
+
+    The same if it refuses to answer: a login may be about to be renewed.
+    """
+    engine, _ = world.engine(error, error, RUNNING)
     engine.submit(world.application())
     assert [engine.poll("a_1"), engine.poll("a_1"), engine.poll("a_1")] == [False] * 3
     assert world.heard[-2:] == ["waiting: silence", "YARN answers again, after 0 s"]
 
-    engine, yarn = world.engine(NoAnswerError("silence"))
+    engine, yarn = world.engine(error)
     monkeypatch.setattr("kafka_drain.spark.cluster_mode.PATIENCE_SECONDS", -1.0)
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(NoAnswerError, match="silence"):
         engine.poll("a_1")
     assert yarn.killed == []
 

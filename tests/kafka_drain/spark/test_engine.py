@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.errors import SparkJobError
+from kafka_drain.errors import ConfigError, SparkJobError
 from kafka_drain.spark.engine import (
     FindingRunner,
     StartedApplication,
@@ -65,10 +65,16 @@ def test_run_on_found_or_submitted(found: StartedApplication | None, asked: list
 
 @pytest.mark.parametrize(
     ("error", "cancels"),
-    [(SparkJobError("failed"), False), (KeyboardInterrupt(), True), (ValueError(), True)],
+    [
+        (SparkJobError("failed"), False),
+        # Whoever was asked refuses to say how it is.
+        (ConfigError("401"), False),
+        (KeyboardInterrupt(), True),
+        (ValueError(), True),
+    ],
 )
 def test_run_on_error(error: BaseException, cancels: bool) -> None:
-    """An interrupted run ends its application; one that has failed has nothing to end."""
+    """An interrupted run ends its application; one that failed, or can't be asked, doesn't."""
     engine = Recorder([error])
 
     with pytest.raises(type(error)):

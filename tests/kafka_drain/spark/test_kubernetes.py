@@ -390,9 +390,37 @@ def test_login_by_token_file(fake: FakeKubernetes, tmp_path: Path) -> None:
     found = Kubernetes.of(SparkConnection("k8s://h:443", deploy_mode="cluster"), conf).api
 
     settings = found.api_client.configuration
-    assert found.api_client.default_headers["authorization"] == "Bearer s3cret"
+    assert "Bearer s3cret" in str(settings.auth_settings())
     assert (settings.host, settings.ssl_ca_cert) == ("https://h:443", str(tmp_path / "ca"))
     assert settings.key_file == str(tmp_path / "key")
+
+
+def test_login_by_token_file_renewed(
+    fake: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request has the file's token of that moment, also where a kubeconfig has a login."""
+    user = {"name": "u", "user": {"token": "the kubeconfig's"}}
+    config = {
+        "current-context": "u",
+        "clusters": [{"name": "c", "cluster": {"server": "https://elsewhere"}}],
+        "users": [user],
+        "contexts": [{"name": "u", "context": {"cluster": "c", "user": "u"}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    known = kubernetes(fake, **{"authenticate.submission.oauthTokenFile": str(token)})
+
+    known.tagged(RUN)
+    token.write_text("second\n")
+    known.tagged(RUN)
+    token.unlink()
+    # As while the kubelet replaces it.
+    with pytest.raises(NoAnswerError, match="token"):
+        known.tagged(RUN)
+
+    assert fake.logins == ["Bearer first", "Bearer second"]
 
 
 def test_login_by_missing_file(fake: FakeKubernetes) -> None:
@@ -425,8 +453,9 @@ def test_login_by_kubeconfig(
         conf = {"spark.kubernetes.context": context} if context else {}
         found = Kubernetes.of(SparkConnection(fake.master, deploy_mode="cluster"), conf).api
         settings = found.api_client.configuration
-        assert f"{name}-token" in str(settings.auth_settings())
-        assert settings.host == fake.address
+        for _ in range(3):
+            assert f"{name}-token" in str(settings.auth_settings())
+            assert settings.host == fake.address
 
 
 def test_package_missing(fake: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
