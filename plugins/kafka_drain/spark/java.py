@@ -39,8 +39,8 @@ def require_java() -> Java:
     Raises:
         MachineError: When there is no Java, it doesn't run, or its version isn't 17 or 21.
     """
-    path = _find()
-    output = _version_output(path)
+    home = os.environ.get("JAVA_HOME")
+    path, output = _in_home(home) if home else _on_path()
     found = _VERSION.search(output)
     if found is None:
         raise MachineError(f"`{path} -version` printed no version: {_short(output)}. {_WHAT_TO_DO}")
@@ -77,29 +77,42 @@ def require_libraries(options: str) -> None:
         )
 
 
-def _find() -> Path:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        path = Path(home) / "bin" / "java"
-        if not path.is_file():
-            raise MachineError(f"JAVA_HOME is {home}, which has no bin/java. {_WHAT_TO_DO}")
-        return path
+def _in_home(home: str) -> tuple[Path, str]:
+    path = Path(home) / "bin" / "java"
+    if not path.is_file():
+        raise MachineError(f"JAVA_HOME is {home}, which has no bin/java. {_WHAT_TO_DO}")
+    return path, _output(path, "-version")
+
+
+def _on_path() -> tuple[Path, str]:
+    """Return the PATH's Java, and what it says of its version.
+
+    It may be a program that chooses one (asdf, jenv, mise), whose folder is no JAVA_HOME.
+    """
     on_path = shutil.which("java")
     if on_path is None:
         raise MachineError(
             f"No Java found: JAVA_HOME isn't set and no java is on the PATH. {_WHAT_TO_DO}"
         )
-    return Path(on_path).absolute()
+    path = Path(on_path).absolute()
+    output = _output(path, "-XshowSettings:properties", "-version")
+    home = _HOME.search(output)
+    chosen = Path(home[1]) / "bin" / "java" if home else path
+    return chosen if chosen.is_file() else path, _SETTINGS.sub("", output)
 
+
+_HOME = re.compile(r"^[ \t]+java\.home = (.+)$", re.MULTILINE)
+#: The properties, in a block of their own below a title.
+_SETTINGS = re.compile(r"^\S.*\n(?:[ \t].*\n)+\n", re.MULTILINE)
 
 _TEMPORARY = re.compile(r"-Djava\.io\.tmpdir=(\S+)")
 
 
 @cache
-def _version_output(path: Path) -> str:
+def _output(path: Path, *options: str) -> str:
     try:
         run = subprocess.run(
-            [path, "-version"],
+            [path, *options],
             capture_output=True,
             text=True,
             errors="replace",

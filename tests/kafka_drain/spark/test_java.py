@@ -82,6 +82,27 @@ def test_require_java_home_empty_folder(
         require_java()
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_require_java_shim(bin_folder: Path, tmp_path: Path, is_there: bool) -> None:
+    """Of a program of asdf, jenv or mise that starts a Java, that Java is taken."""
+    real = tmp_path / "jdk" / "bin" / "java"
+    if is_there:
+        fake_java(real.parent, prints("17.0.15"))
+    settings = f"Property settings:\\n    java.home = {tmp_path / 'jdk'}\\n    other = a\\n\\n"
+    shim = fake_java(
+        bin_folder,
+        "echo 'Picked up JAVA_TOOL_OPTIONS: -Da=1' >&2\n"
+        f"""[ "$1" = -XshowSettings:properties ] && printf "{settings}" >&2\n"""
+        + prints("17.0.15"),
+    )
+
+    found = require_java()
+
+    assert found == Java(real if is_there else shim, 17)
+    said = 'Picked up JAVA_TOOL_OPTIONS: -Da=1\nopenjdk version "17.0.15" 2025-04-15\n'
+    assert found.version == said
+
+
 @pytest.mark.parametrize(("version", "major"), [("1.8.0_392", 8), ("11.0.2", 11), ("24-ea", 24)])
 def test_require_java_unsupported(bin_folder: Path, version: str, major: int) -> None:
     """Other versions are refused with what was seen, what is expected and what to do."""
