@@ -36,7 +36,7 @@ class Machine:
 
     def ivy_does(self, script: str) -> None:
         self.java.write_text(
-            f'#!/bin/sh\nif [ "$1" = -version ]; then {VERSION}; exit 0; fi\n'
+            f'#!/bin/sh\ncase "$*" in *-version) {VERSION}; exit 0; esac\n'
             f'echo "$@" >> "{self.calls_file}"\n{script}\n',
             encoding="utf-8",
         )
