@@ -176,7 +176,7 @@ def test_reader_of_nested_type() -> None:
 def test_archived_schemas_lacking_type(registry: FakeRegistry) -> None:
     """Of two copies of a schema, one that lacks a type doesn't hide the one that has it."""
     subjects = Subjects(SchemaRegistry(registry.settings))
-    read = [read_subject(subjects, name, None) for name in ("city", "order")]
+    read = [read_subject(subjects, name, None, {}) for name in ("city", "order")]
     kept = RegistryDocument.empty().model_copy(update={"subjects": read})
     rows = [{"id": 3, "schema": CITY}, {"id": 4, "schema": ORDER}]
     find = archived_schemas(kept, SchemasDocument.model_validate({"schemas": rows}))
@@ -213,7 +213,7 @@ def test_kept_schemas_of_other_context(registry: FakeRegistry) -> None:
 def test_kept_schemas_only_of_other_context(registry: FakeRegistry) -> None:
     """Where the default context's schema isn't kept, its id is unknown; GUIDs are everyone's."""
     registry.register(":.partner:order", 12, CITY)
-    row = read_subject(Subjects(SchemaRegistry(registry.settings)), ":.partner:order", None)
+    row = read_subject(Subjects(SchemaRegistry(registry.settings)), ":.partner:order", None, {})
     assert row is not None
     [version] = row.versions
     assert version.guid is not None
