@@ -79,7 +79,11 @@ _ELSEWHERE = {
 #: Settings of Spark, Hadoop and Kubernetes, and variables of executors, that contain credentials.
 _SECRET = re.compile(
     r"(secret|access|account|private)[._](access[._])?key(?!provider)|(session|fixed)[._]token|"
-    r"client[._]secret|authenticate[.]secret$|password|encryption[.]key|oauthToken$",
+    r"client[._]secret|authenticate[.]secret$|password|encryption[.]key|oauthToken$|"
+    r"fs[.]azure[.]sas[.](?!token[.](provider|renew)|expiry[.])|"
+    # Variables, unless they name a file with the secret.
+    r"spark[.](executorEnv|yarn[.]appMasterEnv|kubernetes[.]driverEnv)[.](\w*_)?"
+    r"(token|secret|key|connection_string)(_(?!(file|path|dir)$)|$)",
     re.IGNORECASE,
 )
 #: A variable that Kubernetes takes from one of its Secrets: the value only says from which.
@@ -106,8 +110,9 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
             raise ConfigError(
                 f"{name!r} doesn't belong in spark_conf: it would be visible on spark-submit's "
                 "command line; pass a store's credentials in the environment, with "
-                "archive_conn_id, or through Hadoop's credential provider, and Kubernetes's token "
-                "as a file (oauthTokenFile)"
+                "archive_conn_id, or through Hadoop's credential provider, an executor's variable "
+                "on the cluster itself (in Kubernetes: spark.kubernetes.executor.secretKeyRef.…), "
+                "and Kubernetes's token as a file (oauthTokenFile)"
             )
         is_secret = re.search(FIXED["spark.redaction.regex"], name) or may_be_secret(name)
         shown = "hidden" if is_secret else repr(value)
