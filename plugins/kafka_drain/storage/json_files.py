@@ -19,7 +19,7 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError, NotWritableError, StoreUnavailableError
 from kafka_drain.storage.conditional_writes import create_object, is_refused, replace_object
 from kafka_drain.storage.immutability import Retention
-from kafka_drain.storage.outages import is_momentary, lies_in_store
+from kafka_drain.storage.outages import lies_in_store, may_pass
 from kafka_drain.storage.paths import (
     has_folders,
     is_file,
@@ -28,7 +28,6 @@ from kafka_drain.storage.paths import (
     make_folder,
     read_bytes,
     sync_folder,
-    tells_outages,
 )
 from kafka_drain.storage.typed_json import DocumentError, parse_object
 
@@ -266,22 +265,23 @@ def _beside(path: UPath) -> UPath:
 
 def _not_written(path: UPath, error: Exception) -> ArchiveError | StoreUnavailableError:
     why = getattr(error, "strerror", None) or error
-    if lies_in_store(path) and not tells_outages(path) and is_momentary(error):
+    if may_pass(path, error):
         return StoreUnavailableError(
             f"{path} can't be written: {why}; check that its store is running, and try again"
         )
     is_refused = isinstance(error, PermissionError) or getattr(error, "errno", 0) == errno.EROFS
     kind = NotWritableError if is_refused else ArchiveError
-    return kind(f"{path} can't be written: {why}; {_remedy(error)}")
+    return kind(f"{path} can't be written: {why}; {_remedy(path, error)}")
 
 
-def _remedy(error: Exception) -> str:
+def _remedy(path: UPath, error: Exception) -> str:
     """Return the remedy for a file that can't be written."""
     number = getattr(error, "errno", None)
     if number in FULL:
         return "free disk space, or raise the quota, and run this again; nothing was replaced"
     if number == errno.EROFS:
         return "its file system is mounted read-only; mount it writable"
-    if number == errno.EIO:
+    # A store's package gives it to each answer that it doesn't know.
+    if number == errno.EIO and not lies_in_store(path):
         return "its disk has failed; check the system log"
     return "check that the folder exists and that this user may write to it"

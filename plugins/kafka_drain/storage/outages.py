@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafka_drain.errors import StoreUnavailableError
+from kafka_drain.storage.schemes import HDFS
 
 #: Packages that stores are accessed with; they raise their own exceptions.
 _CLIENTS = {
@@ -21,8 +22,11 @@ _NOT_SILENT = {
     *("ClientError", "ParamValidationError"),
     *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"),
 }
-#: HTTP's statuses below 500 with which a server asks for a later attempt.
-_LATER = (408, 429)
+#: HTTP's statuses below 500 with which a server asks for a later attempt, and those from 500 with
+#: which it doesn't: it will never do it.
+_LATER, _NEVER = (408, 429), (501,)
+#: Parts of the codes with which S3 and the services that act like it ask for fewer requests.
+_TOO_MANY = ("SlowDown", "Throttl")
 
 
 def lies_in_store(path: object) -> bool:
@@ -56,37 +60,59 @@ def naming_outages(path: object) -> Iterator[None]:
 
 @contextmanager
 def naming_silence(path: object) -> Iterator[None]:
-    """Report what a store's package raises when nothing answers; an answer's error passes.
+    """Report what a store's package raises when nothing answers, or says that it is busy.
 
     Args:
-        path: The path being asked for; errors of local paths pass unchanged.
+        path: The path being asked for; errors of local paths pass unchanged, as do other answers.
 
     Raises:
-        StoreUnavailableError: Replaces the exception, which isn't an OSError.
+        StoreUnavailableError: Replaces the exception.
     """
     try:
         yield
-    except OSError:
-        raise
     except Exception as error:
-        if not lies_in_store(path) or not is_momentary(error):
+        if not may_pass(path, error):
             raise
         raise StoreUnavailableError(
-            f"{path}: its store doesn't answer: {type(error).__name__}: {error}; check that it is "
-            "running, and try again"
+            f"{path}: its store doesn't answer, or is busy: {type(error).__name__}: {error}; check "
+            "that it is running, and try again"
         ) from error
+
+
+def may_pass(path: object, error: Exception) -> bool:
+    """Return whether an error is of a path's store, which may do what was asked for later."""
+    # The client of HDFS tells an outage from a refusal itself.
+    is_told = getattr(path, "protocol", "") == HDFS
+    return lies_in_store(path) and not is_told and is_momentary(error)
 
 
 def is_momentary(error: Exception) -> bool:
     """Return whether an object store didn't answer, or said that it may do so later."""
     if isinstance(error, OSError):
         is_silent = isinstance(error, (ConnectionError, TimeoutError))
-        return is_silent or error.errno in _MOMENTARY
+        return is_silent or error.errno in _MOMENTARY or _asks_for_later(error.__cause__)
     kind = type(error)
     if kind.__module__.partition(".")[0] not in _CLIENTS or kind.__name__ in _NOT_SILENT:
         return False
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    return not isinstance(status, int) or status >= 500 or status in _LATER
+    return not isinstance(status, int) or _is_later(status)
+
+
+def _asks_for_later(answer: BaseException | None) -> bool:
+    """Return whether botocore's exception for an answer, of which s3fs makes its own, says so.
+
+    s3fs makes EIO of each code that it doesn't know, such as those of a proxy or of MinIO.
+    """
+    said = getattr(answer, "response", None)
+    if not isinstance(said, dict):
+        return False
+    code = str(said.get("Error", {}).get("Code", ""))
+    status = said.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return _is_later(status) or any(part in code for part in _TOO_MANY)
+
+
+def _is_later(status: int) -> bool:
+    return status in _LATER or (status >= 500 and status not in _NEVER)
 
 
 def _is_outage(error: Exception) -> bool:

@@ -203,11 +203,6 @@ def read_bytes(path: UPath) -> bytes:
         return bytes(path.fs.cat_file(path.path))
 
 
-def tells_outages(path: UPath) -> bool:
-    """Return whether a path's store tells an outage from a refusal itself, as WebHDFS does."""
-    return bool(path.protocol == HDFS)
-
-
 def is_file(path: UPath) -> bool:
     """Return whether there is a file.
 

@@ -238,12 +238,28 @@ def google(code: int) -> Exception:
     return error  # type: ignore[no-any-return]
 
 
+def s3(code: str, status: int) -> Exception:
+    """Return what s3fs makes of an answer with a code that it doesn't know."""
+    answer: Any = Exception(f"An error occurred ({code})")
+    answer.response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    error = OSError(errno.EIO, code)
+    error.__cause__ = answer
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
         (SILENT("no endpoint"), StoreUnavailableError),
         (TimeoutError("timed out"), StoreUnavailableError),
         (OSError(errno.EBUSY, "SlowDown"), StoreUnavailableError),
+        (s3("SlowDownWrite", 503), StoreUnavailableError),
+        (s3("XMinioServerNotInitialized", 503), StoreUnavailableError),
+        (s3("504", 504), StoreUnavailableError),
+        (s3("TooManyRequests", 429), StoreUnavailableError),
+        (s3("ThrottlingException", 400), StoreUnavailableError),
+        (s3("XNotImplemented", 501), ArchiveError),
+        (s3("XMinioAdminBucketQuotaExceeded", 400), ArchiveError),
         (google(503), StoreUnavailableError),
         (google(403), ArchiveError),
         (PermissionError(errno.EACCES, "Forbidden"), ArchiveError),
@@ -266,5 +282,6 @@ def test_write_store_busy(
     monkeypatch.setattr(MemoryFileSystem, "_open", refuse)
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", refuse)
 
-    with pytest.raises(kind, match=r"a\.json can't be written"):
+    with pytest.raises(kind, match=r"a\.json can't be written") as raised:
         write(UPath("memory://busy/a.json"), "{}")
+    assert "disk" not in str(raised.value)

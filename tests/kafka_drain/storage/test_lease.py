@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,11 +18,12 @@ from upath import UPath
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import open_drain
 from kafka_drain.drain.preflight import preflight
-from kafka_drain.errors import ArchiveError, LockedError, TopicError
+from kafka_drain.errors import ArchiveError, LockedError, StoreUnavailableError, TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.maintenance.unlock import list_leases, remove_lease
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage import lease as lease_module
+from kafka_drain.storage import lease_store
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import (
     Lease,
@@ -605,6 +607,23 @@ def test_lease_in_object_store(make_lease: Any, clock: Clock, said: list[str]) -
     assert lock(root)["run"] == "second"
     second.release()
     assert not (root / "lock.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EBUSY, StoreUnavailableError), (errno.EINVAL, ArchiveError)]
+)
+def test_find_lease_store_busy(
+    number: int, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that asks for less haste is unavailable: the run is repeated, not given up."""
+
+    def refuse(_: UPath) -> None:
+        raise OSError(number, "SlowDown")
+
+    monkeypatch.setattr(lease_store, "version_of", refuse)
+
+    with pytest.raises(kind, match=r"lock\.json.*SlowDown"):
+        find_lease(UPath("memory://lease/busy"))
 
 
 def test_create_document_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
