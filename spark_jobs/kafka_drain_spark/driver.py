@@ -57,7 +57,7 @@ def drive(kind: str, folders: Sequence[str], work: Callable[[SparkSession, Any],
 
         def write(spec: Any, result: dict[str, Any]) -> None:
             path = Path(getattr(spec, "answers_path", "") or os.devnull)
-            answers = path.read_text() if path.is_file() else None
+            answers = path.read_text(encoding="utf-8") if path.is_file() else None
             by_spec[id(spec)].write_result(result, answers)
 
         return run_jobs(specs, work, write)

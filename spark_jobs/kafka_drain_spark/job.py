@@ -174,4 +174,4 @@ def _away(error: Exception) -> str | None:
 
 def secret_options(path: str) -> dict[str, str]:
     """Read the options that are too secret for the job spec."""
-    return dict(json.loads(Path(path).read_text())) if path else {}
+    return dict(json.loads(Path(path).read_text(encoding="utf-8"))) if path else {}

@@ -88,7 +88,9 @@ def is_remote(spark: SparkSession) -> bool:
 @cache
 def settings() -> dict[str, Any]:
     """Return the settings left for the client of a Spark Connect server; see `CONNECT_VARIABLE`."""
-    found: dict[str, Any] = json.loads(Path(os.environ[CONNECT_VARIABLE]).read_text())
+    found: dict[str, Any] = json.loads(
+        Path(os.environ[CONNECT_VARIABLE]).read_text(encoding="utf-8")
+    )
     return found
 
 

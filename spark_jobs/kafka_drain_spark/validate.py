@@ -42,7 +42,7 @@ def run_validate(spark: SparkSession, spec: ValidateSpec) -> dict[str, Any]:
     answers = reading.result()
     path = Path(spec.answers_path)
     path.touch(mode=0o600)
-    with path.open("w") as lines:
+    with path.open("w", encoding="utf-8") as lines:
         lines.writelines(f"{answer}\n" for answer in answers)
     return {"files": len(answers)}
 

@@ -104,7 +104,7 @@ def finish_reading(job: ReadingJob) -> FilesRead:
     job.result()
     files: list[CommittedFile] = []
     findings: list[Finding] = []
-    with job.answers_path.open() as lines:
+    with job.answers_path.open(encoding="utf-8") as lines:
         for line in lines:
             answer = json.loads(line)
             if "file" in answer:

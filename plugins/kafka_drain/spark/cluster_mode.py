@@ -398,7 +398,7 @@ class SparkCluster(SparkSubmit):
                 if "answers_path" in job.spec and "error" not in result:
                     answers = Path(job.spec["answers_path"])
                     answers.touch(mode=0o600)
-                    answers.write_text(folder.answers())
+                    answers.write_text(folder.answers(), encoding="utf-8")
                 write_private(Path(job.spec["result_path"]), result | folder.attempt())
             self._remove(folder)
         if self._id and any(job.spec.get("secrets_path") for job, _ in self._runs):

@@ -74,7 +74,7 @@ def _command_lines() -> Iterator[tuple[int, list[str]]]:
 
 def _archive_of(spec: str) -> str | None:
     with suppress(OSError, ValueError, AttributeError):
-        found: str | None = json.loads(Path(spec).read_text()).get("archive")
+        found: str | None = json.loads(Path(spec).read_text(encoding="utf-8")).get("archive")
         return found
     return None
 

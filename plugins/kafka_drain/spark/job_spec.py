@@ -24,7 +24,7 @@ S = TypeVar("S", bound="JobSpec")
 def write_private(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON file that only this user can read (mode 0600)."""
     path.touch(mode=0o600)
-    path.write_text(json.dumps(document, indent=2))
+    path.write_text(json.dumps(document, indent=2), encoding="utf-8")
 
 
 def read_result(path: Path) -> dict[str, Any] | None:
@@ -33,7 +33,7 @@ def read_result(path: Path) -> dict[str, Any] | None:
     Killed while it wrote, or on a full disk, it leaves an empty file, or the beginning of one.
     """
     try:
-        result: dict[str, Any] = json.loads(path.read_text())
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
     return result
@@ -58,7 +58,7 @@ class JobSpec:
     @classmethod
     def read(cls: type[S], path: Path) -> S:
         """Read a spec."""
-        return cls(**json.loads(path.read_text()))
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,7 +124,7 @@ class ResourceManager:
             )
         path = Path(folder) / "yarn-site.xml"
         try:
-            return cls(addresses_in(path.read_text()), conf or {})
+            return cls(addresses_in(path.read_bytes()), conf or {})
         except (OSError, ElementTree.ParseError) as error:
             raise ConfigError(
                 f"{path} can't be read: {error}; HADOOP_CONF_DIR has to name the folder of the "
@@ -238,7 +238,7 @@ class ResourceManager:
         raise NoAnswerError(f"no ResourceManager answers: {'; '.join(errors)}")
 
 
-def addresses_in(yarn_site: str) -> list[str]:
+def addresses_in(yarn_site: str | bytes) -> list[str]:
     """Return the URLs of the ResourceManagers' web servers, from a `yarn-site.xml`.
 
     Raises:

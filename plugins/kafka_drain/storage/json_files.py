@@ -130,7 +130,7 @@ def write_text(path: UPath, text: str) -> None:
 
 def _put(path: UPath, text: str) -> None:
     try:
-        path.write_text(text)
+        path.write_bytes(text.encode())
     except (OSError, StoreUnavailableError):
         raise
     except Exception as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -224,6 +226,31 @@ def test_create_text_without_links_disk_full(
 
     assert os.listdir(tmp_path) == []
     assert create_text(path, "sealed")
+
+
+IN_C_LOCALE = """
+from upath import UPath
+from kafka_drain.storage.json_files import write_text
+
+path = UPath("memory://locale/a.json")
+write_text(path, "\\xf6")
+print(path.read_bytes().hex())
+"""
+
+
+def test_write_text_locale() -> None:
+    """In a store too, text is UTF-8 in every locale: documents name its SHA-256."""
+    variables = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    run = subprocess.run(
+        [sys.executable, "-c", IN_C_LOCALE],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert run.stdout.strip() == "ö".encode().hex(), run.stderr
 
 
 #: What s3fs raises when nobody answers, and for 503 and 403; what gcsfs raises for 503 and 403.

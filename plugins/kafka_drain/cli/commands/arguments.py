@@ -274,7 +274,7 @@ def json_file(path: str) -> dict[str, Any]:
         return found
 
     try:
-        document = json.loads(Path(path).read_text(), object_pairs_hook=named_once)
+        document = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=named_once)
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except ValueError as error:

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         verified = compare_with_archive(verified, options.archive)
     if options.html:
         try:
-            Path(options.html).write_text(evidence_page(verified.to_dict()))
+            Path(options.html).write_text(evidence_page(verified.to_dict()), encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"{options.html} can't be written: {error.strerror}") from error
     answer(options, verified.to_dict(), lambda console: _show(console, verified))
