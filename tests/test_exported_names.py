@@ -24,10 +24,9 @@ PUBLIC = {
     "kafka_drain": """
         ArchiveError AuthenticationError AuthorizationError CheckpointError ConfigError
         CutOverError DataFileError DataLossError DeliveryError EvidenceError GroupError
-        GroupInUseError KafkaDrainError KafkaUnavailableError KeyUnavailableError LagError
-        LockedError MachineError ManifestInvalidError NotSealedError NotWritableError
-        OpenTransactionError Pipeline
-        PlanChangedError
+        GroupInUseError KafkaDrainError KafkaUnavailableError KeyUnavailableError
+        KmsUnavailableError LagError LockedError MachineError ManifestInvalidError
+        NotSealedError NotWritableError OpenTransactionError Pipeline PlanChangedError
         ProgressError RegistryUnavailableError SourceRecordError SparkJobError StoreUnavailableError
         SupersededError TerminalError TopicError TransientError VerifyError __version__
     """,

@@ -25,6 +25,7 @@
     └── TransientError                the same call may succeed later
         ├── KafkaUnavailableError     the brokers don't respond
         ├── StoreUnavailableError     the archive's object store doesn't respond
+        ├── KmsUnavailableError       the KMS with the master keys is silent, sealed or too busy
         ├── RegistryUnavailableError  the Schema Registry doesn't respond, and no schema is known
         ├── OpenTransactionError      an open transaction started before the cursor
         ├── LockedError               another drain holds the archive's lease
@@ -56,6 +57,7 @@ __all__ = [
     "KafkaDrainError",
     "KafkaUnavailableError",
     "KeyUnavailableError",
+    "KmsUnavailableError",
     "LagError",
     "LockedError",
     "MachineError",
@@ -177,6 +179,10 @@ class StoreUnavailableError(TransientError):
     """Raised when an archive's object store doesn't respond."""
 
 
+class KmsUnavailableError(TransientError):
+    """Raised when the KMS with the master keys doesn't answer, or is sealed or too busy now."""
+
+
 class RegistryUnavailableError(TransientError):
     """Raised when the Schema Registry doesn't respond, and the archive has no schema yet."""
 
@@ -211,3 +217,5 @@ class LagError(TransientError):
 
 #: What keeps a validation from asking Kafka: it judges the files alone then.
 KAFKA_ERRORS = (AuthenticationError, AuthorizationError, KafkaUnavailableError)
+#: What keeps a validation from reading encrypted records: it tells so, and checks the rest.
+KEY_ERRORS = (KeyUnavailableError, KmsUnavailableError)

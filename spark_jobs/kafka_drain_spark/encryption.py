@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from kafka_drain.config.sink_options import PLAIN
 from kafka_drain.encryption.data_keys import open_key
-from kafka_drain.errors import ConfigError, KeyUnavailableError
+from kafka_drain.errors import KEY_ERRORS, ConfigError
 
 _TOOLS = "org.apache.parquet.crypto.keytools"
 
@@ -97,7 +97,7 @@ def settings(encryption: Mapping[str, Any], leaves: list[str]) -> dict[str, str]
     for document in encryption["keys"]:
         try:
             keys[document["id"]] = base64.b64encode(open_key(document)).decode()
-        except KeyUnavailableError:
+        except KEY_ERRORS:
             # Of a lost key; a job that reads its files fails there.
             if document["id"] == current:
                 raise

@@ -26,8 +26,8 @@ from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.data_files.records import DataPath, RowBounds, TimestampError, milliseconds
 from kafka_drain.data_files.scalars import number, text
 from kafka_drain.errors import (
+    KEY_ERRORS,
     DataFileError,
-    KeyUnavailableError,
     MachineError,
     StoreUnavailableError,
 )
@@ -161,7 +161,7 @@ def _readable(path: DataPath, file_format: str) -> Iterator[None]:
     except (
         DataFileError,
         FileNotFoundError,
-        KeyUnavailableError,
+        *KEY_ERRORS,
         MachineError,
         MemoryError,
         StoreUnavailableError,

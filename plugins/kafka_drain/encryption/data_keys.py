@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -15,8 +16,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from kafka_drain.clock import now_text
-from kafka_drain.encryption.kms import KEY_BYTES, KmsError, open_kms
-from kafka_drain.errors import ArchiveError, KeyUnavailableError, MachineError
+from kafka_drain.encryption.kms import KEY_BYTES, KmsError, KmsSilentError, open_kms
+from kafka_drain.errors import (
+    ArchiveError,
+    KeyUnavailableError,
+    KmsUnavailableError,
+    MachineError,
+)
 from kafka_drain.storage.outages import lies_in_store
 
 #: The archive's folder of data keys.
@@ -32,6 +38,11 @@ _NAME = re.compile(r"([0-9a-f]{16})\.(\d{4})\.json")
 
 #: Number of times that documents are listed again, in case a rewrap removes one before it is read.
 _TRIES = 10
+
+#: For how long a KMS that gave no answer isn't asked again: each of many files would wait for it.
+_SILENT_SECONDS = 60
+#: When it is asked again for a data key, by archive and id, and what was wrong.
+_silent: dict[tuple[str, str], tuple[float, str]] = {}
 
 #: Folders of an archive that hold data files, at any depth.
 _HOLD_DATA = ("generations", "windows")
@@ -150,10 +161,16 @@ def open_key(document: Mapping[str, str]) -> bytes:
 
     Raises:
         KeyUnavailableError: When the master key can't be had; says why.
+        KmsUnavailableError: When its KMS doesn't answer, or is sealed or too busy.
     """
     which = f"{document['key']!r} of {document['kms']}"
     try:
         key = open_kms(document["kms"]).unwrap(document["wrapped"], document["key"], document["id"])
+    except KmsSilentError as error:
+        raise KmsUnavailableError(
+            f"keys, values and headers are encrypted, and master key {which}, which opens them, "
+            f"can't be asked for now: {error}; try again later"
+        ) from error
     except (KmsError, MachineError) as error:
         raise KeyUnavailableError(
             f"keys, values and headers are encrypted, and master key {which}, which opens them, "
@@ -167,12 +184,23 @@ def open_key(document: Mapping[str, str]) -> bytes:
 def data_key(root: Any, id_: str) -> bytes:
     """Return an archive's data key; asks its KMS at most once in a process if it gets an answer.
 
+    Without one, it asks again after a minute.
+
     Raises:
         KeyUnavailableError: When it can't be had: its document or its master key is missing, or
             its document was changed, which says nothing of the data file that needs it.
+        KmsUnavailableError: When its KMS doesn't answer, or is sealed or too busy.
         StoreUnavailableError: When the archive's store doesn't answer.
     """
-    return _data_key(str(root), id_)
+    wanted = (str(root), id_)
+    until, said = _silent.get(wanted, (0.0, ""))
+    if time.monotonic() < until:
+        raise KmsUnavailableError(said)
+    try:
+        return _data_key(*wanted)
+    except KmsUnavailableError as error:
+        _silent[wanted] = (time.monotonic() + _SILENT_SECONDS, str(error))
+        raise
 
 
 @lru_cache(maxsize=1000)
@@ -202,6 +230,7 @@ def wrapped_document(id_: str, key: bytes, kms: str, master: str) -> dict[str, A
 
     Raises:
         KeyUnavailableError: When the master key can't be had, or doesn't give the data key back.
+        KmsUnavailableError: When its KMS doesn't answer, or is sealed or too busy.
     """
     try:
         opened = open_kms(kms)
@@ -209,6 +238,11 @@ def wrapped_document(id_: str, key: bytes, kms: str, master: str) -> dict[str, A
         # A key that only wraps would make the new files unreadable.
         if opened.unwrap(wrapped, master, id_) != key:
             raise KmsError("it gives back something else than it was given")
+    except KmsSilentError as error:
+        raise KmsUnavailableError(
+            f"master key {master!r} of {kms} can't wrap a data key now: {error}. Nothing was "
+            "changed; try again later"
+        ) from error
     except (KmsError, MachineError) as error:
         raise KeyUnavailableError(
             f"master key {master!r} of {kms} can't wrap a data key: {error}. Nothing was changed"

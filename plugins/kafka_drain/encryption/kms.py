@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from kafka_drain.errors import MachineError
+from kafka_drain.storage.outages import asks_for_later, is_later
 
 #: Environment variable with the path of the file with master keys.
 FILE_VARIABLE = "KAFKA_DRAIN_KEY_FILE"
@@ -24,9 +25,18 @@ FILE_VARIABLE = "KAFKA_DRAIN_KEY_FILE"
 KEY_BYTES = 32
 _NONCE = 12
 
+#: Seconds to wait for a connection to a KMS, and for its answer, which takes milliseconds.
+_CONNECT_SECONDS, _ANSWER_SECONDS = 5, 10
+#: How often boto3 asks.
+_ATTEMPTS = 3
+
 
 class KmsError(Exception):
     """Raised when a master key isn't there, may not be used, or doesn't fit; the message says."""
+
+
+class KmsSilentError(KmsError):
+    """Raised when a KMS doesn't answer, or is sealed or too busy: it may answer later."""
 
 
 class Kms(Protocol):
@@ -149,12 +159,20 @@ class AwsKms:
     def __init__(self) -> None:
         try:
             import boto3
-            from botocore.exceptions import BotoCoreError, ClientError
+            from botocore import exceptions
+            from botocore.config import Config
         except ImportError as error:
             raise MachineError("boto3 isn't installed; install kafka-drain[aws-kms]") from error
-        self._errors = (BotoCoreError, ClientError)
+        self._errors = (exceptions.BotoCoreError, exceptions.ClientError)
+        self._lost = (exceptions.ConnectionError, exceptions.HTTPClientError)
+        self._untrusted = exceptions.SSLError
+        patience = Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_ANSWER_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        )
         try:
-            self._client = boto3.client("kms")
+            self._client = boto3.client("kms", config=patience)
         except (*self._errors, ValueError) as error:
             # A ValueError: an endpoint that isn't one.
             raise KmsError(f"AWS KMS: {error}") from error
@@ -188,7 +206,12 @@ class AwsKms:
             return getattr(self._client, action)(**arguments)
         except self._errors as error:
             # Of the request, botocore's messages name the operation only.
-            raise KmsError(f"AWS KMS: {error}{_remedy(error, arguments['KeyId'])}") from error
+            kind = KmsSilentError if self._is_silent(error) else KmsError
+            raise kind(f"AWS KMS: {error}{_remedy(error, arguments['KeyId'])}") from error
+
+    def _is_silent(self, error: Exception) -> bool:
+        is_lost = isinstance(error, self._lost) and not isinstance(error, self._untrusted)
+        return is_lost or asks_for_later(error)
 
 
 def _remedy(error: Exception, master: str) -> str:
@@ -236,18 +259,26 @@ class VaultTransit:
                 json={**body, "associated_data": _b64(data_key_id.encode())},
                 headers={"X-Vault-Token": self._token},
                 verify=os.environ.get("VAULT_CACERT") or True,
-                timeout=30,
+                timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
             )
-            document = answer.json()
         except (requests.RequestException, ValueError) as error:
-            raise KmsError(f"Vault at {self._address}: {type(error).__name__}") from None
+            lost = isinstance(error, (requests.ConnectionError, requests.Timeout))
+            is_silent = lost and not isinstance(error, requests.exceptions.SSLError)
+            kind = KmsSilentError if is_silent else KmsError
+            raise kind(f"Vault at {self._address}: {type(error).__name__}") from None
         except OSError:
             file = os.environ.get("VAULT_CACERT")
             raise KmsError(f"{file}, which VAULT_CACERT names, can't be read") from None
+        try:
+            document = answer.json()
+        except ValueError:
+            # A proxy's page.
+            document = None
         if answer.status_code != requests.codes.ok:
             errors = document.get("errors") if isinstance(document, dict) else None
             said = "; ".join(map(str, errors)) if isinstance(errors, list) else ""
-            raise KmsError(
+            kind = KmsSilentError if is_later(answer.status_code) else KmsError
+            raise kind(
                 f"Vault at {self._address} refuses ({answer.status_code}): {said or 'no reason'}"
             )
         data = document.get("data") if isinstance(document, dict) else None

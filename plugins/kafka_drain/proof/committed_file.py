@@ -24,7 +24,7 @@ from kafka_drain.data_files.reader import (
 )
 from kafka_drain.data_files.records import DataPath, TimestampError, path_of
 from kafka_drain.data_files.xxhash64 import record_hashes, records_fingerprint
-from kafka_drain.errors import DataFileError, KeyUnavailableError
+from kafka_drain.errors import KEY_ERRORS, DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import TopicPartition
@@ -120,7 +120,7 @@ def read_all(path: DataPath, file_format: str, topic: str | None) -> Contents:
         offsets = read_contents(path, file_format, topic, _BATCH_BYTES, look, index.append)
     except TimestampError:
         return Contents(tuple(read_offsets(path, file_format, topic)))
-    except KeyUnavailableError as error:
+    except KEY_ERRORS as error:
         return Contents(tuple(read_offsets(path, file_format, topic)), locked=str(error))
     return Contents(
         tuple(

@@ -27,10 +27,10 @@ from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.errors import (
+    KEY_ERRORS,
     ArchiveError,
     DataFileError,
     DataLossError,
-    KeyUnavailableError,
     SourceRecordError,
 )
 from kafka_drain.gaps import Gap, GapReason
@@ -336,7 +336,7 @@ def _hashes(
                     for number, at, value in places
                     if number == tp.partition and at in span
                 }
-    except (ArchiveError, DataFileError, KeyUnavailableError, OSError):
+    except (ArchiveError, DataFileError, *KEY_ERRORS, OSError):
         return {}
     return found
 

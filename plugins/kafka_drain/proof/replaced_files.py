@@ -26,7 +26,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_columns, read_records, topic_of
 from kafka_drain.data_files.records import TimestampError
 from kafka_drain.data_files.xxhash64 import record_hashes
-from kafka_drain.errors import DataFileError, KeyUnavailableError, ManifestInvalidError
+from kafka_drain.errors import KEY_ERRORS, DataFileError, ManifestInvalidError
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import NO_END, OffsetRange, TopicPartition, merge, subtract, within
 from kafka_drain.progress import Progress, Ticker
@@ -255,7 +255,7 @@ class RecordComparison:
         try:
             has_headers = self._has_headers(file.path, segment.file_format)
             found = self._hashed(file.path, segment.file_format, BLOCK, self._not_erased)
-        except (TimestampError, KeyUnavailableError, DataFileError):
+        except (TimestampError, *KEY_ERRORS, DataFileError):
             # Its bytes are the sealed ones, but its records can't be compared one by one.
             return False
         old.add(has_headers, found)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.archive.generation import Generation
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import ArchiveError, DataFileError, KeyUnavailableError
+from kafka_drain.errors import KEY_ERRORS, ArchiveError, DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
@@ -152,7 +152,7 @@ class _Checks:
                 reread = self.read_again(segment.files)
             if verdict == Content.CHANGED and read is not None and len(segment.files) > 1:
                 affected = self._affected(segment.files, read, in_windows)
-        except KeyUnavailableError as error:
+        except KEY_ERRORS as error:
             found.findings.append(_unavailable(part.name, 1, str(error)))
             return
         except (ArchiveError, DataFileError, OSError) as error:

@@ -17,7 +17,7 @@ from kafka_drain.archive.window_figures import Accounts
 from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.encryption.data_keys import list_keys
-from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
+from kafka_drain.errors import KEY_ERRORS, ArchiveError, DataFileError, DataLossError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, within, without
@@ -265,7 +265,7 @@ def _locked(windows: Fold[SnapshotWindow]) -> Iterator[Finding]:
         for file in files:
             try:
                 unlock(window.root / file.path)
-            except KeyUnavailableError as error:
+            except KEY_ERRORS as error:
                 detail = (
                     f"its files' bytes are as sealed, but the records of {len(files):,} files "
                     f"can't be read. {error}"
@@ -336,7 +336,7 @@ def _erased_in(
         file_format = next((name for name in FORMATS if f".{name}" in file), "parquet")
         try:
             contents = read_offsets(window.data / file, file_format, topic_of(file))
-        except (DataFileError, FileNotFoundError, KeyUnavailableError):
+        except (DataFileError, FileNotFoundError, *KEY_ERRORS):
             # A killed task's partial file, or one that a run has just removed.
             continue
         for content in contents:

@@ -90,28 +90,30 @@ def is_momentary(error: Exception) -> bool:
     """Return whether an object store didn't answer, or said that it may do so later."""
     if isinstance(error, OSError):
         is_silent = isinstance(error, (ConnectionError, TimeoutError))
-        return is_silent or error.errno in _MOMENTARY or _asks_for_later(error.__cause__)
+        return is_silent or error.errno in _MOMENTARY or asks_for_later(error.__cause__)
     kind = type(error)
     if kind.__module__.partition(".")[0] not in _CLIENTS or kind.__name__ in _NOT_SILENT:
         return False
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    return not isinstance(status, int) or _is_later(status)
+    return not isinstance(status, int) or is_later(status)
 
 
-def _asks_for_later(answer: BaseException | None) -> bool:
-    """Return whether botocore's exception for an answer, of which s3fs makes its own, says so.
+def asks_for_later(answer: BaseException | None) -> bool:
+    """Return whether botocore's exception for an answer says that a later attempt may succeed.
 
-    s3fs makes EIO of each code that it doesn't know, such as those of a proxy or of MinIO.
+    s3fs makes EIO of each code that it doesn't know, such as those of a proxy or of MinIO; then the
+    exception is its cause.
     """
     said = getattr(answer, "response", None)
     if not isinstance(said, dict):
         return False
     code = str(said.get("Error", {}).get("Code", ""))
     status = said.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return _is_later(status) or any(part in code for part in _TOO_MANY)
+    return is_later(status) or any(part in code for part in _TOO_MANY)
 
 
-def _is_later(status: int) -> bool:
+def is_later(status: int) -> bool:
+    """Return whether HTTP's status of an answer says that a later attempt may succeed."""
     return status in _LATER or (status >= 500 and status not in _NEVER)
 
 

@@ -34,10 +34,10 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.kafka_checks import refuse_rewritten, refuse_truncated
 from kafka_drain.drain.preflight import check_identity, find_partitions
 from kafka_drain.errors import (
+    KEY_ERRORS,
     ArchiveError,
     DataFileError,
     DataLossError,
-    KeyUnavailableError,
     TopicError,
 )
 from kafka_drain.intervals import Interval, TimeRange, milliseconds
@@ -544,7 +544,7 @@ def _times_from(
                 continue
             topic = topic_of(file.path)
             needed = ["partition", "offset", "timestamp", *(["topic"] if topic is None else [])]
-            with suppress(ArchiveError, DataFileError, KeyUnavailableError, OSError):
+            with suppress(ArchiveError, DataFileError, *KEY_ERRORS, OSError):
                 for batch in read_columns(snapshot.root / file.path, written.format, needed):
                     wanted = (pc.field("partition") == tp.partition) & (
                         pc.field("offset") >= offset

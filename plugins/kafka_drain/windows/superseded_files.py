@@ -15,7 +15,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.clock import utc_now
 from kafka_drain.config.offset_ranges import parse_ranges
-from kafka_drain.errors import DataFileError, KeyUnavailableError, ManifestInvalidError
+from kafka_drain.errors import KEY_ERRORS, DataFileError, ManifestInvalidError
 from kafka_drain.findings import Finding
 from kafka_drain.offsets import OffsetRange, overlapping
 from kafka_drain.output import Level, Line, say
@@ -224,7 +224,7 @@ def _compared_now(
     erased = snapshot.fold.erased_of(receipt.topics)
     try:
         return compare_replaced(snapshot, receipt, window.plan.format, erased)
-    except (DataFileError, KeyUnavailableError, FileNotFoundError):
+    except (DataFileError, *KEY_ERRORS, FileNotFoundError):
         return None
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -21,7 +24,12 @@ from kafka_drain.encryption.data_keys import (
     root_of,
     wrapped_document,
 )
-from kafka_drain.errors import ArchiveError, KeyUnavailableError, StoreUnavailableError
+from kafka_drain.errors import (
+    ArchiveError,
+    KeyUnavailableError,
+    KmsUnavailableError,
+    StoreUnavailableError,
+)
 
 ID, DATA_KEY = "0123456789abcdef", bytes(range(200, 232))
 
@@ -104,6 +112,50 @@ def test_wrapped_document_unusable(masters: Masters) -> None:
     masters("new")
     with pytest.raises(KeyUnavailableError, match=r"master key 'old' of file can't wrap"):
         wrapped_document(ID, DATA_KEY, "file", "old")
+
+
+@pytest.fixture
+def sealed_vault(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A Vault that is sealed; the addresses that were asked."""
+    asked: list[str] = []
+
+    def post(url: str, **_: object) -> Any:
+        asked.append(url)
+        return SimpleNamespace(status_code=503, json=lambda: {"errors": ["Vault is sealed"]})
+
+    monkeypatch.setattr("requests.post", post)
+    monkeypatch.setenv("VAULT_ADDR", "http://vault")
+    monkeypatch.setenv("VAULT_TOKEN", "the token")
+    return asked
+
+
+def test_wrapped_document_sealed(sealed_vault: list[str]) -> None:
+    """A KMS that is sealed for now is no missing key: the run is repeated."""
+    with pytest.raises(KmsUnavailableError, match="Vault is sealed"):
+        wrapped_document(ID, DATA_KEY, "vault", "m")
+
+    assert len(sealed_vault) == 1
+
+
+def test_data_key_sealed(
+    tmp_path: Path, sealed_vault: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A KMS that doesn't give a key now isn't asked by each file, but again after a minute."""
+    document = {"format_version": 1, "id": ID, "kms": "vault", "key": "m", "wrapped": "vault:v1:A"}
+    path = tmp_path / FOLDER / file_name(ID, 1)
+    path.parent.mkdir()
+    path.write_text(json.dumps(document | {"created_at": "2026-01-01T00:00:00.000+00:00"}))
+
+    for _ in range(3):
+        with pytest.raises(KmsUnavailableError, match=r"Vault is sealed.*later"):
+            data_key(tmp_path, ID)
+    assert len(sealed_vault) == 1
+
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    with pytest.raises(KmsUnavailableError):
+        data_key(tmp_path, ID)
+    assert len(sealed_vault) == 2
 
 
 @pytest.mark.parametrize(

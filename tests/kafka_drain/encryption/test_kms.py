@@ -15,6 +15,7 @@ import pytest
 from kafka_drain.encryption.kms import (
     FILE_VARIABLE,
     KmsError,
+    KmsSilentError,
     decrypt_locally,
     encrypt_locally,
     open_kms,
@@ -171,6 +172,35 @@ def test_vault_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "is_silent"), [(400, False), (403, False), (429, True), (502, True), (503, True)]
+)
+@pytest.mark.usefixtures("vault")
+def test_vault_sealed(code: int, is_silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Vault that is sealed or busy, and a proxy without one, is told from one that refuses."""
+    monkeypatch.setattr(_Vault, "do_POST", lambda self: self._answer(code, {"errors": ["sealed"]}))
+
+    with pytest.raises(KmsError, match=rf"refuses \({code}\): sealed") as raised:
+        open_kms("vault").wrap(DATA_KEY, "m", "id")
+
+    assert isinstance(raised.value, KmsSilentError) is is_silent
+
+
+@pytest.mark.usefixtures("vault")
+def test_vault_proxy_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy's page, which isn't JSON, is no answer of Vault."""
+
+    def page(self: _Vault) -> None:
+        self.send_response(504)
+        self.end_headers()
+        self.wfile.write(b"<html>Gateway timeout</html>")
+
+    monkeypatch.setattr(_Vault, "do_POST", page)
+
+    with pytest.raises(KmsSilentError, match=r"refuses \(504\): no reason"):
+        open_kms("vault").wrap(DATA_KEY, "m", "id")
+
+
+@pytest.mark.parametrize(
     ("code", "document"),
     [
         (200, {}),
@@ -198,7 +228,7 @@ def test_vault_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAULT_ADDR", "http://127.0.0.1:9")
     monkeypatch.setenv("VAULT_TOKEN", "the token")
 
-    with pytest.raises(KmsError, match=r"Vault at http://127.0.0.1:9: ConnectionError"):
+    with pytest.raises(KmsSilentError, match=r"Vault at http://127.0.0.1:9: ConnectionError"):
         open_kms("vault").wrap(DATA_KEY, "m", "id")
 
 
@@ -271,10 +301,39 @@ def test_aws_alias_moved(monkeypatch: pytest.MonkeyPatch) -> None:
             answer = {"Error": {"Code": "IncorrectKeyException", "Message": "another CMK"}}
             raise ClientError(answer, "Decrypt")  # type: ignore[arg-type]
 
-    monkeypatch.setattr(boto3, "client", lambda name: Client())
+    monkeypatch.setattr(boto3, "client", lambda name, **_: Client())
 
     with pytest.raises(KmsError, match="by a rewrap, and only then let it lead to the new key"):
         open_kms("aws").unwrap("AAAA", "alias/m", "id")
     with pytest.raises(KmsError) as said:
         open_kms("aws").unwrap("AAAA", "1234abcd", "id")
     assert "rewrap" not in str(said.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "is_silent"),
+    [
+        ("ThrottlingException", 400, True),
+        ("KMSInternalException", 500, True),
+        ("AccessDeniedException", 400, False),
+        ("", 0, True),
+    ],
+)
+def test_aws_busy(code: str, status: int, is_silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An AWS KMS that asks for fewer requests, or doesn't answer, is told from one that refuses."""
+    boto3 = pytest.importorskip("boto3")
+    from botocore.exceptions import ClientError, EndpointConnectionError
+
+    answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+    class Client:
+        def decrypt(self, **_: object) -> None:
+            if not status:
+                raise EndpointConnectionError(endpoint_url="https://kms.example.com")
+            raise ClientError(answer, "Decrypt")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(boto3, "client", lambda name, **_: Client())
+
+    with pytest.raises(KmsError) as raised:
+        open_kms("aws").unwrap("AAAA", "alias/m", "id")
+    assert isinstance(raised.value, KmsSilentError) is is_silent

@@ -16,6 +16,7 @@ from kafka_drain.config.encryption import Encryption
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import FOLDER, data_key
 from kafka_drain.encryption.kms import encrypt_locally
+from kafka_drain.errors import KmsUnavailableError
 from kafka_drain.findings import Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
@@ -71,6 +72,27 @@ def encrypting(monkeypatch: pytest.MonkeyPatch) -> Callable[[MadeArchive, str], 
 def made(tmp_path: Path) -> MadeArchive:
     """An archive without files."""
     return MadeArchive(tmp_path / "archive", {"orders": "topic-1"})
+
+
+def test_validate_kms_silent(
+    made: MadeArchive,
+    masters: Callable[..., None],
+    encrypting: Callable[[MadeArchive, str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A KMS that doesn't answer ends no validation: what needs no key is checked, and told."""
+    masters("old")
+    encrypting(made, "old")
+    made.seal({P0: dense(0, 3)}, fingerprint="00000000000000aa")
+
+    def silent(_: object) -> bytes:
+        raise KmsUnavailableError("Vault is sealed")
+
+    monkeypatch.setattr(data_keys, "open_key", silent)
+    data_keys._data_key.cache_clear()
+    report = validate_archive(made.archive, None, deep=True)
+
+    assert Reason.KEY_UNAVAILABLE in {finding.reason for finding in report.findings}
 
 
 @pytest.mark.parametrize("is_proven", [True, False])
