@@ -190,7 +190,9 @@ def _jaas(module: str, options: Mapping[str, str] | None = None) -> dict[str, st
 
 
 def _quoted(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    written = value.replace("\\", "\\\\").replace('"', '\\"')
+    # Kafka's parser ends a quoted text at the end of a line: a certificate has several.
+    return '"' + written.replace("\n", "\\n").replace("\r", "\\r") + '"'
 
 
 def _truststore(how: str, value: str) -> dict[str, str]:

@@ -294,6 +294,18 @@ def test_for_java_oauth_incomplete(without: str, match: str) -> None:
 # SSL
 
 
+def test_for_java_oauth_pem() -> None:
+    """Kafka's parser ends a quoted option at the end of a line: a certificate's are escaped."""
+    pem = "-----BEGIN CERTIFICATE-----\r\nTUlJ\n-----END CERTIFICATE-----\n"
+    made = KafkaConfig({"bootstrap.servers": "k:1", "https.ca.pem": pem} | OIDC)
+
+    _, secret = made.for_java()
+
+    assert not {"\n", "\r"} & set(secret["sasl.jaas.config"])
+    escaped = r'"-----BEGIN CERTIFICATE-----\r\nTUlJ\n-----END CERTIFICATE-----\n"'
+    assert f"ssl.truststore.certificates={escaped}" in secret["sasl.jaas.config"]
+
+
 def test_for_java_truststore() -> None:
     """A CA file becomes a PEM truststore."""
     plain, secret = config(security_protocol="SSL", ssl_ca_location="/etc/ca.pem").for_java()
