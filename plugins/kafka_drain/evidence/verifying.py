@@ -99,6 +99,8 @@ def verify_evidence(name: str, content: bytes, keys: Mapping[str, PublicKey]) ->
             return _verify_witness(name, content, verifiers)
         envelope = Envelope.parse(content)
         statement = Statement.parse(envelope.verify(verifiers))
+        # A witness's only line has to be its first.
+        _require_whole(parse_lines([content], verifiers))
     except EvidenceError as error:
         raise EvidenceError(f"{name} {error}") from error
     return Verified(name, hashlib.sha256(content).hexdigest(), envelope.key_id, statement)
@@ -113,16 +115,20 @@ def _verify_witness(name: str, content: bytes, keys: Mapping[str, Verifier]) -> 
         # What it hides, if anything, is found by the hash in a later line.
         if number == len(whole) or not _is_unfinished(whole[number - 1]):
             raise EvidenceError(f"has a line {number} that isn't signed evidence, or was changed")
-    for archive_id in dict.fromkeys(line.statement.archive_id for line in lines):
-        about = [line for line in lines if line.statement.archive_id == archive_id]
-        problem = check_lines(about)
-        if problem:
-            raise EvidenceError(f"isn't whole: {problem}")
+    _require_whole(lines)
     newest = lines[-1]
     digest = hashlib.sha256(content).hexdigest()
     return Verified(
         name, digest, newest.key_id, newest.statement, tuple(lines), unfinished=len(bad)
     )
+
+
+def _require_whole(lines: list[WitnessLine]) -> None:
+    for archive_id in dict.fromkeys(line.statement.archive_id for line in lines):
+        about = [line for line in lines if line.statement.archive_id == archive_id]
+        problem = check_lines(about)
+        if problem:
+            raise EvidenceError(f"isn't whole: {problem}")
 
 
 def _is_unfinished(line: bytes) -> bool:
