@@ -87,6 +87,9 @@ class KafkaConfig:
                 raise ConfigError(
                     f"{name!r} is not accepted in a Kafka connection: {TABLE[name].why}"
                 )
+        # Null in JSON: as if it weren't there. Java would take its name for a value.
+        given = {name: value for name, value in self.settings.items() if value is not None}
+        object.__setattr__(self, "settings", given)
         names = [self.settings.get(n) for n in ("bootstrap.servers", "metadata.broker.list")]
         if all(names) and names[0] != names[1]:
             raise ConfigError(

@@ -237,7 +237,8 @@ def _pem(settings: Mapping[str, str], name: str) -> str:
     if f"{name}.location" not in settings:
         return settings.get(f"{name}.pem", "")
     try:
-        return Path(settings[f"{name}.location"]).read_text()
+        # PEM is ASCII, but comments before it may be in any encoding.
+        return Path(settings[f"{name}.location"]).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(
             f"{name}.location = {settings[f'{name}.location']!r} can't be read: {error.strerror}"

@@ -143,6 +143,15 @@ def test_kafka_config_for_librdkafka() -> None:
     }
 
 
+def test_kafka_config_null() -> None:
+    """A setting that is null in a connection isn't set, for neither client."""
+    made = config(security_protocol="SSL", ssl_ca_location=None, sasl_username=None)
+
+    settings = {"bootstrap.servers": "k1:9092,k2:9092", "security.protocol": "SSL"}
+    assert made.for_librdkafka() == settings
+    assert made.for_java() == (settings, {})
+
+
 # secrets
 
 
@@ -337,6 +346,22 @@ def test_for_java_ssl_not_dropped(settings: dict[str, str]) -> None:
         return
 
     assert len(plain) + len(secret) > len(config(security_protocol="SSL").for_java()[0])
+
+
+def test_for_java_pem_comment(tmp_path: Path) -> None:
+    """What stands before a certificate may be in any encoding: no client reads it."""
+    for name in ("me.pem", "me.key"):
+        (tmp_path / name).write_bytes("Straße\n-----BEGIN X-----\n".encode("latin-1"))
+    made = config(
+        security_protocol="SSL",
+        ssl_certificate_location=str(tmp_path / "me.pem"),
+        ssl_key_location=str(tmp_path / "me.key"),
+    )
+
+    plain, secret = made.for_java()
+
+    assert plain["ssl.keystore.certificate.chain"].endswith("-----BEGIN X-----\n")
+    assert secret["ssl.keystore.key"].endswith("-----BEGIN X-----\n")
 
 
 def test_for_java_no_hostname_check() -> None:
