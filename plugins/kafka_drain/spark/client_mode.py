@@ -22,7 +22,7 @@ from kafka_drain.spark.connect_reaching import look_at_server, require_server
 from kafka_drain.spark.engine import ServerGoneError, StartedApplication, run_on
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE, PARENT_VARIABLE, write_private
 from kafka_drain.spark.place import SparkConnection
-from kafka_drain.spark.submit import IN_CLIENT, SparkApplication
+from kafka_drain.spark.submit import IN_CLIENT, SparkApplication, without_connect
 
 #: For how long a Spark Connect server may not answer while it runs something. What it commits
 #: stays, and pyspark's client waits for ever for one that hangs.
@@ -337,7 +337,7 @@ def _import_path(application: SparkApplication) -> list[str]:
 
 def run_environment(application: SparkApplication, master: str) -> dict[str, str]:
     """Return the environment for spark-submit."""
-    environment = {**os.environ, **application.environment}
+    environment = {**without_connect(os.environ), **application.environment}
     if master.startswith("local"):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return environment

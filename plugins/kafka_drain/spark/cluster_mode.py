@@ -29,7 +29,7 @@ from kafka_drain.spark.engine import StartedApplication, run_on
 from kafka_drain.spark.job_spec import RUN_OPTION, write_private
 from kafka_drain.spark.place import SparkConnection, is_kubernetes
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key, name_of
-from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.spark.submit import SparkApplication, without_connect
 from kafka_drain.storage.paths import hadoop_path, locate
 
 #: Number of lines of a failed spark-submit that are shown.
@@ -235,7 +235,9 @@ class SparkCluster(SparkSubmit):
         command = elsewhere.command(self._connection.master, options, self._connection.binary)
         self._submits = run
         try:
-            ended = self._submit(command, {**os.environ, **application.environment})
+            ended = self._submit(
+                command, {**without_connect(os.environ), **application.environment}
+            )
             self._id = self._submitted(run, ended)
             if self._is_stopped:
                 # Whoever stopped it may not have seen it yet.

@@ -26,6 +26,7 @@ from kafka_drain.spark.submit import (
     site_conf,
     spark_environment,
     spark_home,
+    without_connect,
 )
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -119,7 +120,7 @@ def run_server(options: ServerOptions, ready: Callable[[], None] = lambda: None)
         connector,
         java_options_elsewhere(os.environ),
     )
-    environment = {**os.environ, **spark_environment(machine_java, os.environ)}
+    environment = {**without_connect(os.environ), **spark_environment(machine_java, os.environ)}
     if options.master.startswith("local"):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     began = time.monotonic()

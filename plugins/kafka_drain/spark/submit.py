@@ -171,6 +171,8 @@ def with_needs_of(
 
 #: Variables with options that the JDK or spark-submit adds to those on the command line.
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+#: Variables that make Spark the client of a Spark Connect server, whatever its master is.
+_FOR_CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 
 
 def spark_home() -> Path:
@@ -443,6 +445,14 @@ def _unescaped(text: str) -> str:
         return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, code)
 
     return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", meant, text)
+
+
+def without_connect(current: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what makes Spark the client of a Spark Connect server.
+
+    Empty variables would do so too: pyspark looks whether they are there.
+    """
+    return {name: value for name, value in current.items() if name not in _FOR_CONNECT}
 
 
 def spark_environment(machine_java: java.Java, current: Mapping[str, str]) -> dict[str, str]:

@@ -63,6 +63,20 @@ def test_spark_submit_lines_heard() -> None:
     assert heard == ["one", "two"]
 
 
+def test_spark_submit_without_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's variables for a Spark Connect server don't make the driver its client."""
+    for name in ("SPARK_REMOTE", "SPARK_API_MODE"):
+        monkeypatch.setenv(name, "connect")
+    heard: list[str] = []
+
+    run(
+        Program("import os; print({*os.environ} & {'SPARK_REMOTE', 'SPARK_API_MODE'})"),
+        heard.append,
+    )
+
+    assert heard == ["set()"]
+
+
 @pytest.mark.parametrize(
     ("printed", "level"),
     [

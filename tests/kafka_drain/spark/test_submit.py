@@ -19,6 +19,7 @@ from kafka_drain.spark.submit import (
     read_properties,
     spark_environment,
     with_needs_of,
+    without_connect,
 )
 from kafka_drain.storage.s3 import s3_conf
 from tests.kafka_drain.fake_cluster import fake_application
@@ -33,6 +34,16 @@ def test_spark_environment() -> None:
     assert found["JAVA_HOME"] == "/jdk"
     assert found["PATH"] == f"{found['SPARK_HOME']}/bin:/bin"
     assert "LC_ALL" not in found
+
+
+def test_without_connect() -> None:
+    """A worker's variables for a Spark Connect server are nothing to a Spark that is started.
+
+    Empty ones would still count: Spark looks whether they are there.
+    """
+    current = {"PATH": "/bin", "SPARK_REMOTE": "sc://elsewhere", "SPARK_API_MODE": "connect"}
+
+    assert without_connect(current) == {"PATH": "/bin"}
 
 
 @pytest.mark.parametrize(
