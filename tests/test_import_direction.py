@@ -22,7 +22,7 @@ ROOTS = {
 FLOORS = {
     "kafka_drain": (
         "errors offsets findings gaps output progress intervals clock user_code background outages "
-        "child_process http_retries",
+        "child_process http_retries login_name",
         "storage",
         "config",
         "metadata_log",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from urllib.request import Request, urlopen
 from xml.etree import ElementTree
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.login_name import hadoop_user
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.submit import IN_CLUSTER
 
@@ -165,7 +165,7 @@ class ResourceManager:
             ConfigError: When it requires a login.
         """
         # YARN's own idea of a user, where it doesn't ask for Kerberos.
-        path = f"apps/{quote(application_id)}/state?user.name={quote(getpass.getuser())}"
+        path = f"apps/{quote(application_id)}/state?user.name={quote(hadoop_user())}"
         self._ask(path, lambda answer: answer, {"state": "KILLED"})
 
     def options(

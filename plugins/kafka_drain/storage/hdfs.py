@@ -11,7 +11,6 @@ one of many create a file.
 from __future__ import annotations
 
 import errno
-import getpass
 import io
 import os
 import posixpath
@@ -29,6 +28,7 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from upath import UPath
 
 from kafka_drain.errors import ConfigError, StoreUnavailableError
+from kafka_drain.login_name import hadoop_user
 from kafka_drain.storage.hdfs_settings import FILES, is_kerberized, name_nodes, parse_settings
 from kafka_drain.storage.webhdfs import WebHdfs
 
@@ -44,8 +44,7 @@ def hdfs_files() -> HdfsFileSystem:
     `HADOOP_CONF_DIR` names the folder with Hadoop's configuration, and `HADOOP_USER_NAME` the user;
     both are those of Spark's own client.
     """
-    user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-    return _files(os.environ.get("HADOOP_CONF_DIR", ""), user)
+    return _files(os.environ.get("HADOOP_CONF_DIR", ""), hadoop_user())
 
 
 @lru_cache

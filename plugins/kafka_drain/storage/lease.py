@@ -17,7 +17,6 @@ In that case, Spark's checkpoint and manifest let only one of the two commit a b
 
 from __future__ import annotations
 
-import getpass
 import math
 import os
 import socket
@@ -35,6 +34,7 @@ from upath import UPath
 
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, LockedError
+from kafka_drain.login_name import login_name
 from kafka_drain.outages import REPEAT_SECONDS
 from kafka_drain.output import say
 from kafka_drain.progress import duration_text
@@ -493,12 +493,7 @@ def _locked(root: UPath, found: FoundLease, now: datetime, lasts: timedelta) -> 
 
 
 def _holder() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        # A container may run as a user without a name.
-        user = f"user {os.getuid()}"
-    return f"{user} on {socket.gethostname()}, process {os.getpid()}"
+    return f"{login_name()} on {socket.gethostname()}, process {os.getpid()}"
 
 
 class Takeover(Enum):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -147,6 +149,24 @@ def test_kill_request(manager: Manager) -> None:
     method, path, body = manager.asked[0]
     assert (method, json.loads(body)) == ("PUT", {"state": "KILLED"})
     assert path.startswith("/ws/v1/cluster/apps/a_1/state?user.name=")
+
+
+def test_kill_without_name(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's user without a name can end an application, as whom Hadoop takes it for."""
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    manager.answers["/ws/v1/cluster/apps/a_1/state"] = (202, {"state": "RUNNING"})
+
+    ResourceManager([manager.address]).kill("a_1")
+    monkeypatch.setenv("HADOOP_USER_NAME", "etl")
+    ResourceManager([manager.address]).kill("a_1")
+
+    names = [path.partition("user.name=")[2] for _, path, _ in manager.asked]
+    assert names == [f"user-{os.getuid()}", "etl"]
+
+
+def nameless() -> str:
+    """Stand for `getpass.getuser` of a user without an entry in passwd."""
+    raise KeyError("getpwuid(): uid not found: 1000")
 
 
 def test_ask_second_address(manager: Manager) -> None:

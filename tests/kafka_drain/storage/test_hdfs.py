@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import getpass
 import pickle
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,19 @@ def test_hdfs_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert ROOT.fs is not first
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     assert ROOT.fs is not first
+
+
+def test_hdfs_files_without_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's user without a name, as OpenShift gives one, has a file system too."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000")
+
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    monkeypatch.setattr(getpass, "getuser", nameless)
+
+    assert hdfs_files() is ROOT.fs
 
 
 def test_read_settings(tmp_path: Path) -> None:
