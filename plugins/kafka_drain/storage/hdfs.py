@@ -315,6 +315,8 @@ class HdfsPath(UPath):
     """
 
     __slots__ = ("_hdfs_path",)
+    #: For `outages`: an OSError is a refusal, as an outage is a StoreUnavailableError already.
+    tells_outages = True
     # universal_pathlib 0.2 warns of a class with its own `__new__` that doesn't say this.
     _protocol_dispatch = False
 

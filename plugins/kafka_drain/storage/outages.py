@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafka_drain.errors import StoreUnavailableError
-from kafka_drain.storage.schemes import HDFS
 
 #: Packages that stores are accessed with; they raise their own exceptions.
 _CLIENTS = {
@@ -81,8 +80,8 @@ def naming_silence(path: object) -> Iterator[None]:
 
 def may_pass(path: object, error: Exception) -> bool:
     """Return whether an error is of a path's store, which may do what was asked for later."""
-    # The client of HDFS tells an outage from a refusal itself.
-    is_told = getattr(path, "protocol", "") == HDFS
+    # A client of ours tells an outage from a refusal itself.
+    is_told = getattr(path, "tells_outages", False)
     return lies_in_store(path) and not is_told and is_momentary(error)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import getpass
 import pickle
 from pathlib import Path
@@ -13,6 +14,7 @@ from upath import UPath
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.hdfs import HdfsFileSystem, HdfsPath, hdfs_files, read_settings
+from kafka_drain.storage.outages import may_pass
 
 ROOT = HdfsPath("hdfs://n:8020/a/b")
 
@@ -95,6 +97,14 @@ def test_hdfs_files_without_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(getpass, "getuser", nameless)
 
     assert hdfs_files() is ROOT.fs
+
+
+def test_may_pass_refusal() -> None:
+    """What an HDFS refuses stays refused: the client itself tells what is an outage."""
+    refusal = OSError(errno.EREMOTEIO, "RemoteException")
+
+    assert not may_pass(ROOT, refusal)
+    assert may_pass(UPath("memory://archive"), refusal)
 
 
 def test_read_settings(tmp_path: Path) -> None:
