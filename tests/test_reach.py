@@ -12,9 +12,9 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (248, 31_021),
+        (249, 31_099),
     ),
-    "reading": ({"kafka_drain.reading"}, (72, 10_083)),
+    "reading": ({"kafka_drain.reading"}, (73, 10_153)),
 }
 
 

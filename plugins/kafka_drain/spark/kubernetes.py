@@ -357,7 +357,7 @@ def _point_at(configuration: Any, address: str) -> None:
 
 def _log_in(configuration: Any, path: str) -> None:
     """Let a configuration log in with a file's token; the kubelet renews that of a pod."""
-    token = f"Bearer {Path(path).read_text(encoding="utf-8").strip()}"
+    token = f"Bearer {Path(path).read_text(encoding='utf-8').strip()}"
     # The client's versions have different names for it.
     configuration.api_key |= {"BearerToken": token, "authorization": token}
 
