@@ -24,7 +24,7 @@ from kafka_drain.encryption.data_keys import (
     wrapped_document,
 )
 from kafka_drain.encryption.kms import KEY_BYTES
-from kafka_drain.errors import ArchiveError, ConfigError, KeyUnavailableError
+from kafka_drain.errors import KEY_ERRORS, ArchiveError, ConfigError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.storage.json_files import create_document
 
@@ -216,11 +216,11 @@ class Rewrap:
         """
         try:
             return open_key(read_key(newest))
-        except KeyUnavailableError as error:
+        except KEY_ERRORS as error:
             older = [each for each in older_documents(self.root) if _id_of(each) == _id_of(newest)]
             if not older:
                 raise
-            raise KeyUnavailableError(
+            raise type(error)(
                 f"{newest}, which an earlier run wrote, can't be opened: {error}. So {older[-1]}, "
                 "which it replaced, was kept. If that master key can't be had again, remove "
                 f"{newest}, and run this again, with the master key that {older[-1]} names"

@@ -81,9 +81,9 @@ _SECRET = re.compile(
     r"(secret|access|account|private)[._](access[._])?key(?!provider)|(session|fixed)[._]token|"
     r"client[._]secret|authenticate[.]secret$|password|encryption[.]key|oauthToken$|"
     r"fs[.]azure[.]sas[.](?!token[.](provider|renew)|expiry[.])|"
-    # Variables, unless they name a file with the secret.
+    # Variables; what only names a secret, or where it is, has other words at its end.
     r"spark[.](executorEnv|yarn[.]appMasterEnv|kubernetes[.]driverEnv)[.](\w*_)?"
-    r"(token|secret|key|connection_string)(_(?!(file|path|dir)$)|$)",
+    r"(token|secret|api_keys?|(?<!partition_)(?<!sort_)key|sas|connection_string)(_\d+)?$",
     re.IGNORECASE,
 )
 #: A variable that Kubernetes takes from one of its Secrets: the value only says from which.

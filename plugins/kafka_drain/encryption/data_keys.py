@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -43,6 +44,7 @@ _TRIES = 10
 _SILENT_SECONDS = 60
 #: When it is asked again for a data key, by archive and id, and what was wrong.
 _silent: dict[tuple[str, str], tuple[float, str]] = {}
+_asking = threading.Lock()
 
 #: Folders of an archive that hold data files, at any depth.
 _HOLD_DATA = ("generations", "windows")
@@ -193,14 +195,16 @@ def data_key(root: Any, id_: str) -> bytes:
         StoreUnavailableError: When the archive's store doesn't answer.
     """
     wanted = (str(root), id_)
-    until, said = _silent.get(wanted, (0.0, ""))
-    if time.monotonic() < until:
-        raise KmsUnavailableError(said)
-    try:
-        return _data_key(*wanted)
-    except KmsUnavailableError as error:
-        _silent[wanted] = (time.monotonic() + _SILENT_SECONDS, str(error))
-        raise
+    # One at a time: of several, one may get an answer and another none.
+    with _asking:
+        until, said = _silent.get(wanted, (0.0, ""))
+        if time.monotonic() < until:
+            raise KmsUnavailableError(said)
+        try:
+            return _data_key(*wanted)
+        except KmsUnavailableError as error:
+            _silent[wanted] = (time.monotonic() + _SILENT_SECONDS, str(error))
+            raise
 
 
 @lru_cache(maxsize=1000)

@@ -52,6 +52,8 @@ from kafka_drain.storage.paths import is_file
 
 #: Number of subjects and ids that a note names.
 _SHOWN = 10
+#: Beginning of a note about settings alone: all schemas were read.
+OF_SETTINGS = "not read, as reading settings is another right: "
 
 #: Number of failures in a row after which a registry that is unwell isn't asked any more.
 _IN_ROW = 3
@@ -178,6 +180,7 @@ class _Asked:
     mode: str | None = None
     notes: list[str] = field(default_factory=list)
     failed: dict[str, KafkaDrainError] = field(default_factory=dict)
+    refused: dict[str, KafkaDrainError] = field(default_factory=dict)
     in_row: int = 0
     ended: KafkaDrainError | None = None
 
@@ -187,7 +190,7 @@ class _Asked:
         names = dict.fromkeys([*known, *wanted])
         try:
             with self._noted("settings of the registry"):
-                own = self.subjects.settings("", (None, None), self.failed)
+                own = self.subjects.settings("", (None, None), self.refused)
                 self.compatibility, self.mode = own
             self._read(names, known)
             # After the topics' own subjects, which have most ids.
@@ -219,6 +222,10 @@ class _Asked:
             shown, more = ", ".join(names[:_SHOWN]), " …" if len(names) > _SHOWN else ""
             end = ", and nothing after them" if self.ended in map(self.failed.get, names) else ""
             notes.append(f"{first}; not read: {shown}{more}{end}")
+        why = next((f"{error}" for error in self.refused.values()), "")
+        if why and not any(why in note for note in notes):
+            shown, more = ", ".join([*self.refused][:_SHOWN]), " …" * (len(self.refused) > _SHOWN)
+            notes.append(f"{OF_SETTINGS}{shown}{more}: {why}")
         return notes
 
     @contextmanager
@@ -265,7 +272,7 @@ class _Asked:
 
     def _read_subject(self, name: str, known: Mapping[str, SubjectRow]) -> list[str]:
         """Read a subject, and return those that it refers to."""
-        subject = read_subject(self.subjects, name, known.get(name), self.failed)
+        subject = read_subject(self.subjects, name, known.get(name), self.refused)
         if subject is None:
             return []
         if self._is_other_registry(known.get(name), subject) or self._has_other_ids(subject, known):

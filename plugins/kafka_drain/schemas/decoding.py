@@ -23,7 +23,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.values import Values
 from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.avro import parse_schema, self_contained, undefined_types, why_no_columns
-from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
+from kafka_drain.schemas.registry import GoneError, SchemaRegistry, WriterSchema
 from kafka_drain.storage.paths import quoted
 
 
@@ -186,8 +186,8 @@ def _learn(
                 have.setdefault(schema.version, set()).add(schema.id)
         try:
             found, skipped = registry.schemas(subject, have)  # type: ignore[union-attr]
-        except (AuthenticationError, ConfigError, RegistryUnavailableError) as error:
-            is_of_subject = isinstance(error, ConfigError)
+        except (AuthenticationError, GoneError, RegistryUnavailableError) as error:
+            is_of_subject = isinstance(error, GoneError)
             if not (have if is_of_subject else known or new):
                 raise
             warnings.append(f"{error}; values are decoded with the archive's own copies of schemas")

@@ -45,6 +45,10 @@ VERSION: Shape = {
 }
 
 
+class GoneError(ConfigError):
+    """Raised when a registry has no such subject."""
+
+
 class RefusedError(AuthenticationError):
     """Raised when a login lacks a right (403), which it may have on other subjects."""
 
@@ -149,7 +153,10 @@ class SchemaRegistry:
         """
         path = f"/subjects/{quote(subject, safe='')}/versions"
         found, warnings = [], []
-        versions = sorted(self._get(path, [int], deleted=True))
+        try:
+            versions = sorted(self._get(path, [int], deleted=True))
+        except ConfigError as error:
+            raise GoneError(f"{error}") from error
         known = known or {}
         for version in [version for version in versions if version in known][-1:]:
             answer = self._get(f"{path}/{version}", VERSION, deleted=True)

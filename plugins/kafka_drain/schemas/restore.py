@@ -19,7 +19,7 @@ from kafka_drain.archive.schema_seals import REGISTRY, SEALS, check_schemas
 from kafka_drain.errors import ArchiveError, AuthenticationError, ConfigError
 from kafka_drain.output import say
 from kafka_drain.schemas.capture import read_document, seen_ids
-from kafka_drain.schemas.registry import AnswerError, SchemaRegistry
+from kafka_drain.schemas.registry import OF_ONE_REQUEST, AnswerError, SchemaRegistry
 from kafka_drain.schemas.restore_order import (
     IMPORT,
     KEEP,
@@ -202,7 +202,11 @@ class SchemaRestore:
         if not held.versions and held.compatibility is not None:
             # The source has accepted these versions, perhaps when its level was another one. Also
             # where no level is checked: a later run knows by it that this one wasn't finished.
-            subjects.set_compatibility(NO_CHECK, name)
+            try:
+                subjects.set_compatibility(NO_CHECK, name)
+            except (AuthenticationError, *OF_ONE_REQUEST):
+                if held.compatibility != NO_CHECK:
+                    raise
 
     def _versions(self) -> tuple[RegistryDocument, Mapping[Place, RegisteredRow]]:
         document = read_document(self.archive.root)

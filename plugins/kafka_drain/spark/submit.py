@@ -430,8 +430,8 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 def read_properties(text: str) -> dict[str, str]:
     """Parse a file of Java's properties as Spark does, which strips the values."""
-    text = re.sub(r"^[ \t\f]*[#!].*$", "", text, flags=re.MULTILINE)
-    # A line that ends with an odd number of backslashes goes on.
+    # A line that ends with an odd number of backslashes goes on, and what follows is no comment.
+    text = re.sub(r"(?<!\\\n)^[ \t\f]*[#!].*$", "", text.replace("\r\n", "\n"), flags=re.MULTILINE)
     text = re.sub(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*", r"\1", text)
     found = re.findall(
         r"^[ \t\f]*((?:\\.|[^\s:=\\])+)[ \t\f]*[:=]?[ \t\f]*(.*)$", text, flags=re.MULTILINE

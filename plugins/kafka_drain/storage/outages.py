@@ -23,7 +23,7 @@ _NOT_SILENT = {
 }
 #: HTTP's statuses below 500 with which a server asks for a later attempt, and those from 500 with
 #: which it doesn't: it will never do it.
-_LATER, _NEVER = (408, 429), (501,)
+_LATER, _NEVER = (408, 429), (501, 505, 507, 511)
 #: Parts of the codes with which S3 and the services that act like it ask for fewer requests.
 _TOO_MANY = ("SlowDown", "Throttl")
 

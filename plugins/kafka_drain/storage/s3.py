@@ -114,6 +114,8 @@ def _settings_of_profile(environment: Mapping[str, str]) -> dict[str, str]:
         # Whoever opens the archive says why.
         return {}
     endpoint = services.get("s3", {}).get("endpoint_url") or config.get("endpoint_url")
+    if session.get_config_variable("ignore_configured_endpoint_urls"):
+        endpoint = None
     found = {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": config.get("region")}
     return {name: value for name, value in found.items() if value}
 

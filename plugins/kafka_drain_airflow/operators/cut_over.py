@@ -79,10 +79,13 @@ class CutOverOperator(SparkJobOperator):
 
     def _skip_unasked(self, context: Context) -> None:
         """Skip what nobody has chosen: Airflow runs each branch of an approval that was marked."""
-        answers = [
-            context["ti"].xcom_pull(task_ids=task_id, key=ANSWER_KEY) for task_id in self.asked_by
-        ]
-        if self.asked_by and GO_BACK not in answers:
+        if not self.asked_by:
+            return
+        pull = context["ti"].xcom_pull
+        answers = [pull(task_ids=task_id, key=ANSWER_KEY) for task_id in self.asked_by]
+        # Approvals that an earlier release has asked say only where they lead.
+        leads = [pull(task_ids=task_id) or () for task_id in self.asked_by]
+        if GO_BACK not in answers and not any(self.task_id in each for each in leads):
             raise AirflowSkipException(
                 f"no approval was answered with {GO_BACK}; one that is marked as success leads on. "
                 f"Nothing was changed; to go back, clear an approval and answer {GO_BACK}"

@@ -291,8 +291,13 @@ def _not_drained(session: Any, runs: Any) -> dict[tuple[str, str], list[str] | N
     )
     found: dict[tuple[str, str], list[str] | None] = {}
     for row in session.execute(query):
-        names = plain(row.value)
-        found[row.dag_id, row.run_id] = names if isinstance(names, list) else None
+        names, run = plain(row.value), (row.dag_id, row.run_id)
+        # A user's own DAG may drain several groups.
+        before = found.get(run, [])
+        if before is None or not isinstance(names, list):
+            found[run] = None
+        else:
+            found[run] = [*before, *names]
     return found
 
 

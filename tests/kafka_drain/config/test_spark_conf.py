@@ -299,3 +299,17 @@ def test_spark_conf_misspelt_secret(name: str) -> None:
 
     assert "(value hidden) in spark_conf" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AWS_KMS_KEY_ID", "KMS_KEY_ARN", "KEY_VAULT_URL", "OAUTH_TOKEN_ENDPOINT", "SECRET_NAME"),
+        *("VAULT_TOKEN_FILE", "KEY_PREFIX", "PARTITION_KEY", "TOKEN_FILE_PATH"),
+    ],
+)
+def test_spark_conf_name_of_secret(name: str) -> None:
+    """A variable that names a key, or where it is, isn't the key."""
+    given = {f"spark.executorEnv.{name}": "v"}
+
+    assert check_spark_conf(given) == given

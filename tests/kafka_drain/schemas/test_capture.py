@@ -553,7 +553,7 @@ def test_capture_schemas_settings_refused(made: MadeArchive, registry: FakeRegis
     assert versions_of(found.document) == ALL
     [note] = found.document.notes
     assert "403" in note
-    assert "not read: settings of the registry, settings of city" in note
+    assert "another right: settings of the registry, settings of city" in note
 
 
 @pytest.mark.parametrize("status", [400, 405, 409, 422, 500])

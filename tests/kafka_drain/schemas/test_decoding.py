@@ -188,6 +188,18 @@ def test_plan_values_subject_gone(registry: FakeRegistry, tmp_path: Path) -> Non
         plan_values(other, archive, None, client)
 
 
+def test_plan_values_reference_gone(registry: FakeRegistry, tmp_path: Path) -> None:
+    """A new version that can't be read is refused: its values would stay raw."""
+    pipeline, archive = pipeline_to(tmp_path, BY_REGISTRY), Archive.at(tmp_path)
+    client = SchemaRegistry(registry.settings)
+    generation = opened(tmp_path, plan_values(pipeline, archive, None, client))
+    gone = [{"name": "Gone", "subject": "gone", "version": 1}]
+    registry.register("orders-value", 15, V1, references=gone)
+
+    with pytest.raises(ConfigError, match="/subjects/gone/versions/1"):
+        plan_values(pipeline, archive, generation, client)
+
+
 def test_plan_values_no_registry_named(tmp_path: Path) -> None:
     """At the terminal, a first drain has to be told where the registry is."""
     with pytest.raises(ConfigError, match="--registry-config"):

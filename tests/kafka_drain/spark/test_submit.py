@@ -144,6 +144,7 @@ def test_prepare_application_keeps_site_options(
         ("a=b=c\nd : e:f\n g\t=\th", {"a": "b=c", "d": "e:f", "g": "h"}),
         ("a 1\n\na 2", {"a": "2"}),
         ("# a 1\n  ! b 2\na #1", {"a": "#1"}),
+        ("a b \\\n # c \\\nd\n# e \\\nf g", {"a": "b # c d", "f": "g"}),
         ("a", {"a": ""}),
         ("a\nb 1", {"a": "", "b": "1"}),
         ("a b \\\n   c\nd e\\\\\nf g", {"a": "b c", "d": "e\\", "f": "g"}),

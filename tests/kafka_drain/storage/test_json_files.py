@@ -286,6 +286,7 @@ def s3(code: str, status: int) -> Exception:
         (s3("TooManyRequests", 429), StoreUnavailableError),
         (s3("ThrottlingException", 400), StoreUnavailableError),
         (s3("XNotImplemented", 501), ArchiveError),
+        (s3("XMinioStorageFull", 507), ArchiveError),
         (s3("XMinioAdminBucketQuotaExceeded", 400), ArchiveError),
         (google(503), StoreUnavailableError),
         (google(403), ArchiveError),

@@ -76,6 +76,9 @@ s3 =
   endpoint_url = http://s3:2
 [profile amazon]
 region = eu-west-1
+[profile ignoring]
+endpoint_url = http://ignored:1
+ignore_configured_endpoint_urls = true
 """
 
 
@@ -85,6 +88,7 @@ region = eu-west-1
         ({"AWS_PROFILE": "minio"}, "http://minio:9000", "local"),
         ({"AWS_PROFILE": "several"}, "http://s3:2", "us-east-1"),
         ({"AWS_PROFILE": "amazon"}, None, "eu-west-1"),
+        ({"AWS_PROFILE": "ignoring"}, None, None),
         ({"AWS_PROFILE": "nobody"}, None, None),
         ({}, "http://default:1", "us-east-1"),
         (
