@@ -69,8 +69,8 @@ class ApplyOperator(SparkJobOperator):
         if self.needs_plan and self.approved_plan() is None:
             raise ConfigError(
                 f"plan_id = {self.plan_id!r} is no plan's id, and this task does only what was "
-                "approved. Nothing was done; give the id that a run without one says, or clear the "
-                "tasks from plan on"
+                "approved. Nothing was done; give the id that a run without one says, or, where "
+                "task approve asks a person, trigger a new run"
             )
         return True
 
