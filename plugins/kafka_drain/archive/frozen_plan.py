@@ -5,7 +5,7 @@ Its id ends in a part of its own hash: whoever approves an id approves these byt
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -198,6 +198,11 @@ def _cell(value: object) -> str:
     if len(text) > CHARACTERS:
         text = text[: CHARACTERS - 2] + " …"
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def paragraphs(parts: Iterable[str]) -> str:
+    """Return the parts of a plan's text that aren't empty, as paragraphs of Markdown."""
+    return "\n\n".join(filter(None, parts))
 
 
 def bullets(lines: Sequence[str]) -> str:

@@ -8,7 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, PlanDecision, bullets, table
+from kafka_drain.archive.frozen_plan import (
+    LIFETIME,
+    FrozenPlan,
+    PlanDecision,
+    bullets,
+    paragraphs,
+    table,
+)
 from kafka_drain.archive.frozen_plans import approved, carrying_out, freeze_plan
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.intervals import in_utc, time_text
@@ -227,4 +234,4 @@ def plan_text(plan: MaintenancePlan) -> str:
         "Deleted records are gone. Files that were compacted, now or before, are deleted once the "
         "new ones are proven to hold the same records.",
     ]
-    return "\n\n".join(part for part in parts if part)
+    return paragraphs(parts)

@@ -19,6 +19,7 @@ from kafka_drain.archive.frozen_plan import (
     PlanDecision,
     bullets,
     files_changed,
+    paragraphs,
     table,
 )
 from kafka_drain.archive.frozen_plans import FOLDER, approved, carrying_out, freeze_plan
@@ -214,7 +215,7 @@ def plan_text(plan: ErasurePlan) -> str:
         "Erased records are gone: this can't be undone. All others are proven to be as they were. "
         "What is drained between this plan and its end, and is named, belongs to it.",
     ]
-    return "\n\n".join(part for part in parts if part)
+    return paragraphs(parts)
 
 
 def _named(document: ErasureDocument) -> str:

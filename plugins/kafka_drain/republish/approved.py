@@ -8,7 +8,14 @@ from datetime import datetime, timedelta
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
-from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, PlanState, bullets, table
+from kafka_drain.archive.frozen_plan import (
+    LIFETIME,
+    FrozenPlan,
+    PlanState,
+    bullets,
+    paragraphs,
+    table,
+)
 from kafka_drain.archive.frozen_plans import Approval, freeze_plan
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError, ConfigError
@@ -198,7 +205,7 @@ def plan_text(
         bullets(plan.notes),
         "Records sent to Kafka can't be taken back.",
     ]
-    return "\n\n".join(part for part in parts if part)
+    return paragraphs(parts)
 
 
 def _target(target: Target) -> str:

@@ -170,6 +170,7 @@ class _Asked:
         mode: The registry's own.
         notes: Notes on answers of what must be another registry.
         failed: What couldn't be read, with the registry's answer.
+        refused: Settings that couldn't be read, likewise.
         in_row: How many reads have failed in a row because the registry is unwell.
         ended: What ended it before everything was asked for.
     """
@@ -187,16 +188,14 @@ class _Asked:
     def ask(self, document: RegistryDocument, wanted: Iterable[str]) -> None:
         """Read subjects, those of the ids in the records, and their references."""
         known = dict(self.found)
-        names = dict.fromkeys([*known, *wanted])
         try:
             with self._noted("settings of the registry"):
                 own = self.subjects.settings("", (None, None), self.refused)
                 self.compatibility, self.mode = own
-            self._read(names, known)
+            self._read(dict.fromkeys([*known, *wanted]), known)
             # After the topics' own subjects, which have most ids.
-            # Records have ids of the default context, and another one may have the same ids.
-            kept = [subject for subject in self.found.values() if not context_of(subject.name)]
-            for id_ in missing_ids(document.model_copy(update={"subjects": kept})):
+            now = document.model_copy(update={"subjects": [*self.found.values()]})
+            for id_ in missing_ids(now):
                 self._read_id(id_, known)
         except KafkaDrainError as error:
             self.ended = error
@@ -212,20 +211,18 @@ class _Asked:
         by_kind: dict[type, list[str]] = {}
         for what, error in self.failed.items():
             by_kind.setdefault(type(error), []).append(what)
-        told = self.ended is None or self.ended in self.failed.values()
-        notes = [] if told else [f"{self.ended}"]
+        is_named = self.ended is None or self.ended in self.failed.values()
+        notes = [] if is_named else [f"{self.ended}"]
         for names in by_kind.values():
             first = self.failed[names[0]]
             if f"{first}" in notes:
                 # A login that is rejected altogether (401) has ended it with the same words.
                 continue
-            shown, more = ", ".join(names[:_SHOWN]), " …" if len(names) > _SHOWN else ""
             end = ", and nothing after them" if self.ended in map(self.failed.get, names) else ""
-            notes.append(f"{first}; not read: {shown}{more}{end}")
+            notes.append(f"{first}; not read: {_listed(names)}{end}")
         why = next((f"{error}" for error in self.refused.values()), "")
         if why and not any(why in note for note in notes):
-            shown, more = ", ".join([*self.refused][:_SHOWN]), " …" * (len(self.refused) > _SHOWN)
-            notes.append(f"{OF_SETTINGS}{shown}{more}: {why}")
+            notes.append(f"{OF_SETTINGS}{_listed([*self.refused])}: {why}")
         return notes
 
     @contextmanager
@@ -249,11 +246,10 @@ class _Asked:
         self.in_row = 0
 
     def _read_id(self, id_: SchemaId, known: Mapping[str, SubjectRow]) -> None:
-        places: list[tuple[str, int]] = []
+        names: dict[str, None] = {}
         with self._noted(_named(id_)):
             ids = [id_] if isinstance(id_, int) else self.subjects.ids_of_guid(id_)
-            places += [place for each in ids for place in self.subjects.of_id(each)]
-        names = dict.fromkeys(name for name, _ in places)
+            names = dict.fromkeys(name for each in ids for name, _ in self.subjects.of_id(each))
         self._read(names, known)
         for name in names:
             if name in self.failed:
@@ -326,6 +322,10 @@ class _Asked:
     def _note(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_SHOWN])}{' …' if len(names) > _SHOWN else ''}"
 
 
 def _named(id_: SchemaId) -> str:

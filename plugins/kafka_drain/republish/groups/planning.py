@@ -31,7 +31,7 @@ from kafka_drain.republish.groups.translation import (
 from kafka_drain.republish.planning.follow import runs_of
 from kafka_drain.republish.planning.placement import ORIGINAL
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
-from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
+from kafka_drain.republish.planning.runs import RepublishRun, list_runs, named_runs
 from kafka_drain.republish.verifying.offset_map import (
     OffsetMap,
     PartitionMap,
@@ -50,8 +50,7 @@ def find_run(archive: Archive, name: str | None) -> RepublishRun:
         ConfigError: When there is none, or several and no name was given; lists them.
     """
     if name:
-        named = [RepublishRun(archive.state, key) for key in (name, run_key(name))]
-        for run in named:
+        for run in named_runs(archive.state, name):
             if run.offset_map() is not None:
                 return run
     made = (run for run in list_runs(archive.state) if not run.is_of_drill)

@@ -320,6 +320,11 @@ def _read(path: UPath) -> bytes | None:
         return None
 
 
+def named_runs(root: UPath, name: str) -> list[RepublishRun]:
+    """Return the runs that a user may name so: by the key, which is the folder's name, or not."""
+    return [RepublishRun(root, key) for key in (name, run_key(name))]
+
+
 def list_runs(root: UPath) -> Iterator[RepublishRun]:
     """Yield an archive's runs, sorted by key."""
     for name in sorted(list_folder(root / _FOLDER)):

@@ -22,7 +22,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.planning.binding import Binding, contradiction_of
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.republish.planning.runs import RepublishRun, run_key
+from kafka_drain.republish.planning.runs import named_runs
 from kafka_drain.republish.verifying.offset_map import OffsetMap
 from kafka_drain.republish.verifying.target_reader import TargetReader, target_client
 from kafka_drain.republish.verifying.verify import END_TIMEOUT_SECONDS
@@ -118,7 +118,7 @@ def check_run(
         ConfigError: When there is no finished run of this name or key.
         TopicError: When it sent to another cluster, or to a topic that is gone.
     """
-    runs = [RepublishRun(archive.state, key) for key in (name, run_key(name))]
+    runs = named_runs(archive.state, name)
     run = next((each for each in runs if each.has_ended), runs[0])
     plan, written = run.plan(), run.offset_map()
     if plan is None or written is None or not run.has_ended:

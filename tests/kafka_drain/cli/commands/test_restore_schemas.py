@@ -31,6 +31,17 @@ def answer(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[
     return run
 
 
+@pytest.fixture
+def captured(
+    answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
+) -> MadeArchive:
+    """An archive that keeps the schemas of its records."""
+    config = tmp_path / "registry.json"
+    config.write_text(json.dumps(registry.settings))
+    answer("capture-schemas", made.root, "--registry-config", config)
+    return made
+
+
 def test_schemas_there_and_back(
     answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
 ) -> None:
@@ -71,16 +82,11 @@ def test_capture_schemas_registry_down(
     assert LOGIN not in json.dumps(found)
 
 
-def test_capture_schemas_reseal(
-    answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_capture_schemas_reseal(answer: Callable[..., Any], captured: MadeArchive) -> None:
     """Without a registry, what is kept can be accepted; a dry run only names what is accepted."""
-    config = tmp_path / "registry.json"
-    config.write_text(json.dumps(registry.settings))
-    answer("capture-schemas", made.root, "--registry-config", config)
-    path = made.root / "registry.json"
+    path = captured.root / "registry.json"
     path.write_text(path.read_text().replace("int32 n", "int64 n"))
-    arguments = ("capture-schemas", made.root, "--reseal")
+    arguments = ("capture-schemas", captured.root, "--reseal")
 
     for more, accepted in (("--dry-run", 1), ("--no-dry-run", 1), ("--no-dry-run", 0)):
         given = [more] if more == "--dry-run" else []
@@ -88,37 +94,29 @@ def test_capture_schemas_reseal(
         assert (code, found["accepted"]) == (OK, accepted)
 
 
-def test_restore_schemas_refused(
-    answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_restore_schemas_refused(answer: Callable[..., Any], captured: MadeArchive) -> None:
     """What can't be restored is a failure of the plan too."""
-    config = tmp_path / "registry.json"
-    config.write_text(json.dumps(registry.settings))
-    answer("capture-schemas", made.root, "--registry-config", config)
     with fake_registry() as target:
         target.register("city", 1, {"type": "string"})
-        code, found = answer("restore-schemas", made.root, "--registry", target.url)
+        code, found = answer("restore-schemas", captured.root, "--registry", target.url)
 
     assert (code, found["refused"]) == (FAILED, 1)
 
 
 def test_restore_schemas_settings_refused(
-    answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
+    answer: Callable[..., Any], captured: MadeArchive
 ) -> None:
     """A setting that the target doesn't take is a failure and in the answer; the map is there."""
-    config = tmp_path / "registry.json"
-    config.write_text(json.dumps(registry.settings))
-    answer("capture-schemas", made.root, "--registry-config", config)
     with fake_registry() as target:
         target.statuses = {"PUT /mode": 403}
-        arguments = ("restore-schemas", made.root, "--registry", target.url, "--map", "dr")
+        arguments = ("restore-schemas", captured.root, "--registry", target.url, "--map", "dr")
         assert answer(*arguments)[1]["new_subjects"] == 3
         code, found = answer(*arguments, "--apply")
 
     assert (code, found["mapped"]) == (FAILED, 4)
     [warning] = found["warnings"]
     assert "city didn't get its mode READONLY" in warning
-    assert (made.root / "schema-maps" / "dr.json").is_file()
+    assert (captured.root / "schema-maps" / "dr.json").is_file()
 
 
 @pytest.mark.parametrize("command", ["capture-schemas", "restore-schemas"])
