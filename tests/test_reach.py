@@ -12,9 +12,9 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (249, 31_114),
+        (249, 31_129),
     ),
-    "reading": ({"kafka_drain.reading"}, (73, 10_158)),
+    "reading": ({"kafka_drain.reading"}, (73, 10_173)),
 }
 
 

@@ -718,8 +718,8 @@ class Verifier:
                 ok(not after[why], f"{part}: {show(after[why])} became {why}")
         numbers = [one["records"] for one in plan.get("erasures", [])] or [0]
         fits = kind != "erase" or max(numbers) <= erased <= sum(numbers)
-        known = {int(name[:-5]) for name in self.names("erasures", r"[0-9]+\.json")}
-        fits &= {one["erasure"] for one in plan.get("erasures", [])} <= known
+        known = {f"erasures/{name}" for name in self.names("erasures", ".*")} | set(self.forgotten)
+        fits &= known >= {f"erasures/{one['erasure']:04}.json" for one in plan.get("erasures", [])}
         ok(fits, f"it erased {erased} records, its plan has {numbers}, or their erasures are gone")
 
     def check_offsets(self) -> None:

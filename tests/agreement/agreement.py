@@ -80,10 +80,10 @@ def compare(
     for depth in ("", " --deep"):
         product = judged.verdicts[f"validate{depth}"]
         page = judged.verdicts[f"verifier{depth}"]
-        others = [d for d in judged.details[f"verifier{depth}"] if "no key is there" not in d]
-        if is_encrypted and page == "unknown" and not others:
+        if is_encrypted and _lacks_keys_alone(judged, f"verifier{depth}"):
+            # What it couldn't read may be as wrong as the product says.
             excuses.add("no key")
-            page = COMPLETE
+            continue
         if (product == COMPLETE) == (page == COMPLETE):
             continue
         if excuse := _of_verdicts(change, judged, product):
@@ -93,12 +93,18 @@ def compare(
     for name, given in judged.read.items():
         if given not in (LESS, WRONG):
             continue
-        if excuse := _of_reader(change, judged, name, given):
+        if excuse := _of_reader(change, judged, name, given, is_encrypted=is_encrypted):
             excuses.add(excuse)
         else:
             plain, deep = (judged.verdicts[f"validate{d}"] for d in ("", " --deep"))
             wrong.append(f"{name} gives {given}; validate says {plain}, with --deep {deep}")
     return tuple(wrong), frozenset(excuses)
+
+
+def _lacks_keys_alone(judged: Judged, verifier: str) -> bool:
+    """Return whether a verifier found nothing wrong but that it has no key."""
+    others = [each for each in judged.details[verifier] if "no key is there" not in each]
+    return judged.verdicts[verifier] == "unknown" and not others
 
 
 def _of_verdicts(change: Change, judged: Judged, product: str) -> str:
@@ -119,13 +125,15 @@ def _of_verdicts(change: Change, judged: Judged, product: str) -> str:
     return "unsealed" if change.is_older or change.classes <= UNSEALED else ""
 
 
-def _of_reader(change: Change, judged: Judged, name: str, given: str) -> str:
+def _of_reader(change: Change, judged: Judged, name: str, given: str, *, is_encrypted: bool) -> str:
     """Return why a reader may give other records than there were; empty if nothing."""
     plain, deep = judged.verdicts["validate"], judged.verdicts["validate --deep"]
     if deep == COMPLETE:
         if change.is_older and given == LESS:
             return "older"
-        if change.is_spliced and judged.verdicts["verifier --deep"] == COMPLETE:
+        agrees = judged.verdicts["verifier --deep"] == COMPLETE
+        agrees |= is_encrypted and _lacks_keys_alone(judged, "verifier --deep")
+        if change.is_spliced and agrees:
             return "spliced"
         return "forged" if change.is_forged else ""
     is_hashed = name == "republish" and not change.is_forged

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from fastavro.schema import SchemaParseException
 
 from kafka_drain import verify_archive
 from kafka_drain.archive.archive import Archive
@@ -120,7 +121,14 @@ def _listed(root: Path, original: Made) -> tuple[Records, Records]:
     files = committed_files(Archive.at(str(root)))
     try:
         return read_files(root, [file["path"] for file in files], original.key), original.records
-    except (ValueError, EOFError, LookupError, TypeError, zlib.error) as error:
+    except (
+        ValueError,
+        EOFError,
+        LookupError,
+        TypeError,
+        zlib.error,
+        SchemaParseException,
+    ) as error:
         # Their bytes were changed: readers of such files have their own words.
         raise OSError(repr(error)) from error
 

@@ -80,7 +80,7 @@ class Erasure:
         Raises:
             LockedError: When another run, which had lost its lease, has taken the number.
         """
-        if not self.document.create(self.root / FOLDER / f"{self.name}.json"):
+        if not self.document.create(self.root / path_of(self.number)):
             raise LockedError(
                 f"{self.root}: another run accepted {self} at the same time. A retry may help"
             )
@@ -159,6 +159,11 @@ def parse_done(path: UPath, content: bytes) -> ErasureDoneDocument:
     if matched and done.erasure != int(matched[1]):
         raise ArchiveError(f"{path} is that of erasure {done.erasure}")
     return done
+
+
+def path_of(number: int) -> str:
+    """Return the path of a request to erase records, relative to the archive."""
+    return f"{FOLDER}/{number:04d}.json"
 
 
 def noted_paths(names: Iterable[str]) -> list[str]:

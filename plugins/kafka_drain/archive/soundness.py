@@ -327,7 +327,7 @@ class _Look:
         held = self._look_at_windows() if windows else []
         self._look_at_identity([*newest, *held])
         if windows:
-            self._look_at_erasures()
+            self._look_at_erasures(held)
             state.windows = held
             state.claims = claims_of(newest, held)
             state.findings += find_overlaps(state.claims)
@@ -513,16 +513,33 @@ class _Look:
                 receipts.append(receipt)
         return receipts
 
-    def _look_at_erasures(self) -> None:
-        """Compare the requests to erase records, and that they were lifted, with the journal."""
+    def _look_at_erasures(self, held: Iterable[Receipt]) -> None:
+        """Compare the requests to erase records, and that they were lifted, with the journal.
+
+        Args:
+            held: The valid receipts of the sealed windows.
+        """
         root = self._snapshot.root
         noted = {
             path for path in self._journal.noted.documents if path.startswith(f"{erasures.FOLDER}/")
         }
-        if not noted and self._journal.newest:
+        carrying = (self._snapshot.folders[receipt.window] for receipt in held)
+        planned = {
+            erasures.path_of(row["erasure"]): f"{window.name}/plan.json"
+            for window in carrying
+            # A plan that can't be read has a finding of its own.
+            if window.has_plan
+            for row in window.plan.erasures or ()
+        }
+        if not noted and not planned and self._journal.newest:
             # Who accepts an erasure notes it: most archives have none, and a listing takes time.
             return
         names = list_folder(root / erasures.FOLDER)
+        # One that is noted, and lost, has a finding of its own.
+        lost = {path for path in noted if self._journal.noted.documents[path] != REMOVED}
+        known = {*erasures.noted_paths(names), *lost, *self._journal.noted.forgotten}
+        for path in sorted(planned.keys() - known):
+            self._find(Reason.DOCUMENT_CHANGED, planned[path], f"names {path}, which isn't there")
         self._state.warnings += erasures.changed_done(root, names)
         paths = sorted(noted.union(erasures.noted_paths(names)))
         version = self._snapshot.document.format_version

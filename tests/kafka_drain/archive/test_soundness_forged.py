@@ -23,6 +23,7 @@ TAIL = "generations/0002/receipts/000000000002.json"
 OLDER = "generations/0002/receipts/000000000001.json"
 LIVE = "generations/0002/data/topic=flights/part-00000-1.parquet"
 ENTRY = "journal/000000000008.json"
+ERASURE = {"erasure": 7, "request": "r", "by": "b", "records": 0}
 Edit = Callable[[Any], object]
 
 
@@ -44,6 +45,14 @@ FORGED: dict[str, tuple[dict[str, Edit], str]] = {
     "a plan's files": (
         {f"{REPAIR}/plan.json": lambda plan: plan["replaces"].append(LIVE)},
         "replaces other files than its receipt",
+    ),
+    "a plan's topic ids": (
+        {f"windows/{WINDOWS[0]}/plan.json": lambda plan: plan.update(topics={})},
+        "says topic flights has no id",
+    ),
+    "a plan's erasure": (
+        {f"{COMPACT}/plan.json": lambda plan: plan.update(erasures=[ERASURE])},
+        "names erasures/0007.json, which isn't there",
     ),
     "a start": (
         {"generations/0002/generation.json": lambda it: it["starting_offsets"].clear()},

@@ -202,6 +202,8 @@ PLANS: dict[str, Callable[[], Sealed]] = {
     "has [0, 11) of t-0": lambda: window("repair", ranges=[_range(0, 11)]),
     "has [0, 9) of t-0": lambda: window("backfill", ranges=[_range(0, 9)]),
     "says topic t has id 'another'": lambda: window("backfill", topics={"t": "another"}),
+    "says topic t has no id": lambda: window("backfill", topics={"u": "another"}),
+    "says topic t has no id, but its receipt says 'id'": lambda: window("backfill", topics={}),
 }
 
 
