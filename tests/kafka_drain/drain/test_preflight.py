@@ -554,17 +554,29 @@ def test_preflight_starting_position_refused(tmp_path: Path, folder: Path) -> No
 # topics
 
 
-def test_preflight_topic_no_longer_named(tmp_path: Path, folder: Path) -> None:
-    """A topic that was drained and isn't named any more is refused by its partitions."""
-    drained_archive(folder)
-    cluster = FakeCluster({A0: Log(end=30), A1: Log(end=5), B0: Log(end=1)})
+@pytest.mark.parametrize(
+    ("source", "gone", "left"),
+    [
+        ({"topics": ["b"]}, "a-0, a-1", "--leave-out a"),
+        ({"topics": ["c"]}, "a-0, a-1, b-0", "--leave-out a --leave-out b"),
+        ({"assign": {"a": [0], "b": [0]}}, "a-1", "--leave-out a:1"),
+        ({"assign": {"a": [0]}}, "a-1, b-0", "--leave-out a:1 --leave-out b"),
+    ],
+    ids=str,
+)
+def test_preflight_topic_no_longer_named(
+    tmp_path: Path, folder: Path, source: dict[str, Any], gone: str, left: str
+) -> None:
+    """What was drained and isn't named any more is refused; only that is advised to be left out."""
+    drain_batch(drained_archive(folder), 2, {A0: 20, A1: 5, B0: 1})
+    logs = {A0: Log(end=30), A1: Log(end=5), B0: Log(end=1), TopicPartition("c", 0): Log(end=1)}
 
     refuse(
         tmp_path,
-        pipeline_to(folder, topics=["b"]),
-        cluster,
+        pipeline_to(folder, **({"topics": None} | source)),
+        FakeCluster(logs),
         CheckpointError,
-        "has drained a-0, a-1, which pipeline 'p' no longer names",
+        rf"has drained {gone}, which pipeline 'p' no longer names.*`kafka-drain roll \S+ {left}`",
     )
 
 

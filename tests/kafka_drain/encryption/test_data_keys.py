@@ -8,24 +8,29 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
+from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import (
     FOLDER,
     data_key,
     file_name,
     list_keys,
     older_documents,
+    open_key,
     parse_key,
     read_key,
     root_of,
     wrapped_document,
 )
+from kafka_drain.encryption.kms import KmsError, KmsSilentError
 from kafka_drain.errors import (
     ArchiveError,
+    KafkaDrainError,
     KeyUnavailableError,
     KmsUnavailableError,
     StoreUnavailableError,
@@ -112,6 +117,35 @@ def test_wrapped_document_unusable(masters: Masters) -> None:
     masters("new")
     with pytest.raises(KeyUnavailableError, match=r"master key 'old' of file can't wrap"):
         wrapped_document(ID, DATA_KEY, "file", "old")
+
+
+@pytest.mark.parametrize(
+    ("opened", "error", "message"),
+    [
+        (KmsError("only wraps"), KeyUnavailableError, "can't wrap a data key: only wraps"),
+        (KmsSilentError("is sealed"), KmsUnavailableError, "can't wrap a data key now: is sealed"),
+        (DATA_KEY[::-1], KeyUnavailableError, "gives back something else than it was given"),
+    ],
+    ids=["only wraps", "sealed", "another key"],
+)
+def test_wrapped_document_not_opened(
+    monkeypatch: pytest.MonkeyPatch, opened: Any, error: type[KafkaDrainError], message: str
+) -> None:
+    """No data key is used that its master key hasn't given back: nobody could decrypt with it."""
+    kms = Mock(wrap=Mock(return_value="wrapped"), unwrap=Mock(side_effect=[opened]))
+    monkeypatch.setattr(data_keys, "open_kms", lambda _: kms)
+
+    with pytest.raises(error, match=message):
+        wrapped_document(ID, DATA_KEY, "aws", "m")
+
+
+@pytest.mark.parametrize("size", [0, 16, 33])
+def test_open_key_no_data_key(masters: Masters, size: int) -> None:
+    """What a master key opens is used only if it can be a data key."""
+    masters("m")
+
+    with pytest.raises(KeyUnavailableError, match="opens something that isn't a data key"):
+        open_key(wrapped_document(ID, bytes(size), "file", "m"))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -174,14 +175,40 @@ def test_ending_kafka_away() -> None:
     assert str(raised.value.__cause__) == "killed"
 
 
-def test_ending_kafka_back() -> None:
-    """Outages that end in between aren't added up."""
-    away = KafkaUnavailableError("no answer")
-    watch = watch_of(away, THERE, away, THERE)
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [(0, True), (0, False), (3600, True), (0, False)],
+        # Suspended during the first look that misses it.
+        [(3600, True), (0, True), (0, False)],
+    ],
+    ids=["two outages", "suspended"],
+)
+def test_ending_kafka_back(looks: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outages that end in between aren't added up, and what is before one isn't part of it."""
+    now, left, stopped = [1.0], list(looks), list[None]()
 
-    with watch.ending(pytest.fail):
-        looked = watch.cluster.answers  # type: ignore[attr-defined]
-        wait_for(lambda: len(looked) == 1, "looks")
+    class Away(Answers):
+        missed: KafkaDrainError | None = None
+
+        def look(self) -> KafkaDrainError | None:
+            seconds, is_away = left.pop(0) if left else (0, False)
+            now[0] += seconds
+            self.missed = KafkaUnavailableError("no answer") if is_away else None
+            return self.missed
+
+        def ids_of(self, names: Any) -> dict[str, str]:
+            if self.missed is not None:
+                raise self.missed
+            return THERE
+
+    monkeypatch.setattr(topic_watch, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    watch = TopicWatch(Away(), THERE, "while it was read")  # type: ignore[arg-type]
+
+    with watch.ending(lambda: stopped.append(None)):
+        wait_for(lambda: not left or bool(stopped), "looks")
+
+    assert not stopped
 
 
 def test_blame_names_an_outage() -> None:

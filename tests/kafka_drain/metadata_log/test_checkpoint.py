@@ -203,3 +203,24 @@ def test_refuse_backward_before_its_start() -> None:
     assert findings == [
         Finding(Reason.CHECKPOINT_CORRUPT, "offsets/1", "t-0 ends at offset 2, before its start 3")
     ]
+
+
+@pytest.mark.parametrize("unknown", [{}, {T0: 2}], ids=["unreadable", "backward"])
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("first", [0, 1])
+def test_refuse_backward_after_unknown_ends(
+    unknown: dict[TopicPartition, int], batches: int, first: int
+) -> None:
+    """A batch after some of unknown ends starts at the last known ones, or at the generation's."""
+    ends = {0: {T0: 5}} if first else {}
+    last = first + batches
+    ends |= dict.fromkeys(range(first, last), unknown) | {last: {T0: 4}, last + 1: {T0: 5}}
+
+    kept, findings = refuse_backward(ends, {T0: 5}, "offsets")
+
+    assert kept == {**ends, **{batch: {} for batch in range(first, last + 1)}}
+    assert findings[-1] == Finding(
+        Reason.CHECKPOINT_CORRUPT,
+        f"offsets/{last}",
+        "t-0 ends at offset 4, before its start 5",
+    )

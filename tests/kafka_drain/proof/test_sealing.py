@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.archive.receipt_chain import check_link
-from kafka_drain.archive.receipts import FileSet, KafkaBounds, Receipt, parse_receipt
+from kafka_drain.archive.receipts import FileSet, KafkaBounds, Receipt, SealedTail, parse_receipt
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import Gap, GapReason
@@ -244,6 +244,35 @@ def test_seal_segment_partition_added() -> None:
         B: (0, 1),
     }
     assert [part.kafka for part in receipt.partitions] == [KafkaBounds(0, 50, 60), None]
+
+
+def test_seal_segment_tail() -> None:
+    """The newest archived record is a batch's own, else the receipt's before it, else an older one.
+
+    One that the archive had before all of them is known of the first partition.
+    """
+    batches = [
+        Batch(Segment(0, 0, {A: OffsetRange(5, 7)}), {A: {5: REASONS[0], 6: REASONS[1]}}),
+        Batch(Segment(1, 1, {A: OffsetRange(7, 9)}), {A: {7: 1, 8: 0}}),
+        Batch(
+            Segment(2, 2, {A: OffsetRange(9, 10), B: OffsetRange(0, 1)}),
+            {A: {9: REASONS[0]}, B: {0: REASONS[0]}},
+        ),
+        Batch(
+            Segment(3, 3, {A: OffsetRange(10, 10), B: OffsetRange(1, 3)}),
+            {A: {}, B: {1: 0, 2: REASONS[0]}},
+        ),
+    ]
+    older, newer, first = SealedTail.of(4, "ab", 1), SealedTail.of(8, None, 3), SealedTail.of(1)
+
+    receipts = seal(batches, tails={A: older}, epochs={(A, 7): 2, (A, 8): 3})
+
+    assert [{part.tp: part.tail for part in receipt.partitions} for receipt in receipts] == [
+        {A: older},
+        {A: newer},
+        {A: newer, B: None},
+        {A: newer, B: first},
+    ]
 
 
 # seal_window

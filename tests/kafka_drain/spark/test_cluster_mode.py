@@ -349,6 +349,40 @@ def test_follow_found_and_submit_rest(world: World) -> None:
     assert calls[0] == [1, 0]
 
 
+@pytest.mark.parametrize("second", [RUNNING, SUCCEEDED], ids=["runs", "ended"])
+def test_follow_found_two_applications(world: World, second: YarnApplication) -> None:
+    """Jobs of a group that earlier tries left in two applications are followed one by one."""
+    engine, yarn = world.engine(RUNNING)
+    left, polled = dict[str, YarnApplication](), list[str]()
+    for number in (0, 1):
+        world.engine(RUNNING)[0].submit(world.application(number))
+        (known,) = yarn.tagged("kafka-drain")
+        left[f"a_{number}"] = replace(known, id=f"a_{number}")
+    if second is SUCCEEDED:
+        del left["a_1"]
+        world.folders(1)[0].write_result({"records": 1})
+
+    def application(application_id: str) -> YarnApplication:
+        polled.append(application_id)
+        if polled.count(application_id) == 1:
+            return left[application_id]
+        number = int(application_id[-1])
+        world.folders(number)[0].write_result({"records": number})
+        del left[application_id]
+        return SUCCEEDED
+
+    yarn.application = application  # type: ignore[method-assign]
+    yarn.tagged = (  # type: ignore[method-assign]
+        lambda tag, **_: [app for app in left.values() if tag in app.tags]
+    )
+    running = sorted(left)
+
+    engine(world.application(0, 1))
+
+    assert polled == [application_id for application_id in running for _ in range(2)]
+    assert [world.result(0), world.result(1)] == [{"records": 0}, {"records": 1}]
+
+
 def test_follow_found_group(world: World) -> None:
     """A group's driver gets the secrets of all its jobs at once: a Secret is created only once.
 

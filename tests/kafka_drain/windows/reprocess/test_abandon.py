@@ -22,7 +22,12 @@ from kafka_drain.windows.reprocess import abandon as abandoning
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess
-from kafka_drain.windows.reprocess.state import ReprocessPlan, reprocess_path, unfinished_reprocess
+from kafka_drain.windows.reprocess.state import (
+    ReprocessPlan,
+    forget_reprocess,
+    reprocess_path,
+    unfinished_reprocess,
+)
 from kafka_drain.windows.window_jobs import freeze_window
 from tests.brute_force import data_files
 from tests.kafka_drain.fake_cluster import Log
@@ -97,6 +102,34 @@ def test_abandon_reprocess_another_begun(
 
     assert (window.folder / "data" / "part-0.parquet").is_file()
     assert unfinished_reprocess(archive) is not None
+
+
+@pytest.mark.parametrize(
+    ("since", "change", "is_its_own"),
+    [
+        (str(CUT), {}, True),
+        ("another", {}, False),
+        # Of the same start: its last window is another one, or replaces other files.
+        (str(CUT), {"window": "reprocess_later"}, False),
+        (str(CUT), {"replaces": ["generations/0001/data/other.parquet"]}, False),
+    ],
+    ids=str,
+)
+def test_forget_reprocess_of_another(
+    archive: Archive,
+    begun: ReprocessPlan,
+    since: str,
+    change: dict[str, Any],
+    is_its_own: bool,
+) -> None:
+    """Only its own note is removed, not that of another one begun since, even of the same start."""
+    document = begun.document()
+    pieces = [*document.pieces[:-1], document.pieces[-1].model_copy(update=change)]
+    document.model_copy(update={"since": since, "pieces": pieces}).write(reprocess_path(archive))
+
+    forget_reprocess(begun)
+
+    assert (unfinished_reprocess(archive) is None) is is_its_own
 
 
 def test_abandon_reprocess_killed(
