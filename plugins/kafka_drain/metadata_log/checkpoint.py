@@ -173,7 +173,8 @@ def refuse_backward(
             findings.append(Finding(Reason.CHECKPOINT_CORRUPT, f"{folder}/{batch}", detail))
             end = {}
         kept[batch] = end
-        start = end or start
+        # A partition that a batch doesn't name stays where it is.
+        start = {**start, **end}
     return kept, findings
 
 

@@ -224,3 +224,15 @@ def test_refuse_backward_after_unknown_ends(
         f"offsets/{last}",
         "t-0 ends at offset 4, before its start 5",
     )
+
+
+def test_refuse_backward_unnamed_meanwhile() -> None:
+    """A partition that a batch doesn't name stays where it is: a later one can't begin it again."""
+    ends = {0: {T0: 10, T1: 5}, 1: {T0: 11}, 2: {T0: 12, T1: 3}, 3: {T0: 12, T1: 5}}
+
+    kept, findings = refuse_backward(ends, {}, "offsets")
+
+    assert kept == {**ends, 2: {}}
+    assert findings == [
+        Finding(Reason.CHECKPOINT_CORRUPT, "offsets/2", "t-1 ends at offset 3, before its start 5")
+    ]
