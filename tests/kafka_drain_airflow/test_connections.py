@@ -20,6 +20,7 @@ from kafka_drain.spark.place import DriverPlace, SparkConnection
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 from kafka_drain_airflow import connections
 from kafka_drain_airflow.connections import (
+    kept_registry,
     listed,
     schema_registry,
     spark_connection,
@@ -106,6 +107,28 @@ def test_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found is not None
     assert dict(found.settings) == settings
     assert schema_registry(Pipeline(name="p", topics=["t"], archive="/a")) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "of_values", "kept"),
+    [("own", None, "own"), (None, "values", "values"), ("own", "values", "own")],
+)
+def test_kept_registry(
+    monkeypatch: pytest.MonkeyPatch, own: str | None, of_values: str | None, kept: str
+) -> None:
+    """Schemas are kept of the pipeline's registry, or else its values'; values have their own."""
+    for name in ("own", "values"):
+        connection = {"conn_type": "generic", "extra": {"url": f"https://{name}"}}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(connection))
+    values = {"encoding": "avro", "registry_conn_id": of_values} if of_values else None
+    pipeline = Pipeline(name="p", topics=["t"], archive="/a", registry_conn_id=own, values=values)
+
+    found, of_its_values = kept_registry(pipeline), schema_registry(pipeline)
+
+    assert found is not None
+    assert found.settings["url"] == f"https://{kept}"
+    url = of_its_values.settings["url"] if of_its_values else None
+    assert url == (f"https://{of_values}" if of_values else None)
 
 
 def test_schema_registry_unknown_connection() -> None:

@@ -138,6 +138,18 @@ def test_bloom_filter_spark() -> None:
     assert len(read) < 40
 
 
+def test_bloom_filter_several_keys(tmp_path: Path) -> None:
+    """A row group that has one of several keys is read, though it has none of the others."""
+    path = tmp_path / "part-0.parquet"
+    path.write_bytes(written([b"key %d" % n for n in range(100)]).getvalue())
+    # Between the lowest and the highest key: the filter alone rules them out.
+    others = [b"key 0-", b"key 5-"]
+    assert [size_of(path, key) for key in others] == [0, 0]
+
+    assert b"key 77" in keys_in(path, *others, b"key 77")
+    assert keys_in(path, *others) == []
+
+
 def test_statistics_rule_out(tmp_path: Path) -> None:
     """Without a filter, the lowest and highest key of a row group decide, then its keys alone."""
     path = tmp_path / "part-0.parquet"

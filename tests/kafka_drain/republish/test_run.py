@@ -34,7 +34,7 @@ from kafka_drain.maintenance.erase import erasure_document
 from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish import run as module
-from kafka_drain.republish.planning.openings import Claim
+from kafka_drain.republish.planning.openings import Claim, ClaimState, claim_opening
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
@@ -270,6 +270,31 @@ def test_execute_map_before_receipt(
     run = planned(made, target).run
     assert (run.receipt() is not None, run.offset_map()) == (True, b"{}")
     assert target.done.count("verify") == 2
+
+
+@pytest.mark.parametrize("step", ["mark_opened", "write_offset_map"])
+def test_execute_follow_left_out_receipt_last(
+    step: str, made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mirror's run that sends nothing has its receipt last, too: a killed one is done again."""
+
+    def dies(self: RepublishRun, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    mirror = request(follow=True, filters=("$.a=1",))
+    execute(made, target, mirror)
+    made.seal({TopicPartition("t", 1): dense(20, 25)}, value=b'{"a": 2}')
+    made.open_generation()
+    with monkeypatch.context() as patch:
+        patch.setattr(RepublishRun, step, dies)
+        with pytest.raises(KeyboardInterrupt):
+            execute(made, target, mirror)
+
+    *_, empty = list_runs(made.root)
+    assert not empty.has_ended
+    execute(made, target, mirror)
+    assert (empty.has_ended, empty.is_opened) == (True, True)
+    assert empty.offset_map() is not None
 
 
 @pytest.mark.parametrize("when", ["before", "send", "after"])
@@ -655,7 +680,7 @@ def test_execute_at_least_once(made: MadeArchive, target: Target, said: list[str
     opened: list[bool] = []
 
     def sends() -> None:
-        opened.append(run.is_opened)
+        opened.append(run.is_opened and Claim(run.root, 1, run.key).state() is ClaimState.OPENED)
         if len(opened) == 1:
             fails()
 
@@ -668,3 +693,23 @@ def test_execute_at_least_once(made: MadeArchive, target: Target, said: list[str
     assert opened == [True, True]
     assert any("everything is sent again" in line for line in said)
     assert (receipt["exactly_once"], receipt["records_sent"]) == (False, 30)
+
+
+def test_execute_at_least_once_withdrawn(
+    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose claim another one has withdrawn sends nothing, and isn't noted as opened."""
+    asked = request(delivery="at_least_once", engine="spark")
+    republish = planned(made, target, asked)
+
+    def withdrawn(*arguments: Any, **more: Any) -> Claim:
+        claim = claim_opening(*arguments, **more)
+        claim.withdraw("other")
+        return claim
+
+    monkeypatch.setattr(module, "claim_opening", withdrawn)
+
+    with pytest.raises(ConfigError, match="run other started to send"):
+        republish.execute(target, lambda: NOW)
+
+    assert (target.done, republish.run.is_opened) == ([], False)

@@ -91,8 +91,28 @@ def test_archive_asset_connection() -> None:
     defaults = {"kafka_conn_id": "kafka_default", "spark_conn_id": "spark_default"}
     assert archive_asset(Pipeline(**given)).extra == {"kafka_drain_pipeline": "orders", **defaults}
     more = {"archive_conn_id": "aws_archives", "registry_conn_id": "registry"}
+    more |= {"kafka_conn_id": "kafka_orders", "spark_conn_id": "yarn"}
     asset = archive_asset(Pipeline(**given, **more))
-    assert asset.extra == {"kafka_drain_pipeline": "orders", **defaults, **more}
+    assert asset.extra == {"kafka_drain_pipeline": "orders", **more}
+
+
+@pytest.mark.parametrize(
+    ("own", "of_values", "told"),
+    [
+        ("registry", None, "registry"),
+        (None, "registry", "registry"),
+        ("registry", "of_values", "registry"),
+        (None, None, None),
+    ],
+)
+def test_archive_asset_registry(own: str | None, of_values: str | None, told: str | None) -> None:
+    """The pages learn of the registry whose schemas are kept, also if only its values name it."""
+    values = {"encoding": "avro", "registry_conn_id": of_values} if of_values else None
+    asset = archive_asset(
+        Pipeline(name="p", topics=["t"], archive="/a", registry_conn_id=own, values=values)
+    )
+
+    assert asset.extra.get("registry_conn_id") == told
 
 
 def test_tell_replaced_by_alias() -> None:

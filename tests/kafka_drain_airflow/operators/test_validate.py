@@ -23,7 +23,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import validation
 from kafka_drain.proof.report import Report, note_overview
 from kafka_drain.schemas.subjects import Subjects
-from kafka_drain_airflow import Pipeline, ValidateManifestOperator
+from kafka_drain_airflow import Pipeline, ValidateManifestOperator, command_reach
 from kafka_drain_airflow.observability.archive_events import archive_asset
 from tests.core_calls import MANUAL, CoreCalls, Planned
 from tests.fake_registry import fake_registry
@@ -115,6 +115,19 @@ def test_validate_operator_tells_what_failed_attempt_sealed(
     assert attempt("first", sealed, []) == hashes
     assert attempt("first", sealed, []) == hashes
     assert attempt("second", sealed, []) == []
+
+
+def test_validate_operator_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in a report get each connection of the pipeline, also the registry of its values."""
+    ids = {"archive_conn_id": "aws", "kafka_conn_id": "brokers", "spark_conn_id": "yarn"}
+    values = {"encoding": "avro", "registry_conn_id": "of_values"}
+    pipeline = Pipeline(name="p", topics=["t"], archive="s3://b/a", values=values, **ids)
+    monkeypatch.setattr(command_reach, "reach_of", lambda archive, **reached: (archive, reached))
+
+    found: Any = ValidateManifestOperator(task_id="validate", pipeline=pipeline)._reach()
+
+    reached = {"store": "aws", "kafka": "brokers", "spark": "yarn", "registry": "of_values"}
+    assert found == ("s3://b/a", reached)
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from sqlalchemy.orm import Session
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow import create_dags
+from kafka_drain_airflow.observability.archive_events import archive_asset
+from kafka_drain_airflow.pages import database
 from kafka_drain_airflow.pages.answers import archive_at
 from kafka_drain_airflow.pages.database import Place, archives_of, dags_of, groups_of
 from kafka_drain_airflow.pages.finding import Validation, chosen, dag_of, pages_of
@@ -48,10 +50,15 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def add(
-    session: Session, uri: str, pipeline: str = "", *tasks: tuple[str, str], conn_id: str = ""
+    session: Session,
+    uri: str,
+    pipeline: str = "",
+    *tasks: tuple[str, str],
+    conn_id: str = "",
+    **extra: Any,
 ) -> int:
     """Add an asset, an archive if it has a pipeline, with the tasks that have it as outlet."""
-    extra = {"kafka_drain_pipeline": pipeline} if pipeline else {}
+    extra |= {"kafka_drain_pipeline": pipeline} if pipeline else {}
     extra |= {"archive_conn_id": conn_id} if conn_id else {}
     asset = AssetModel(name=uri, uri=uri, extra=extra)
     session.add(asset)
@@ -155,6 +162,23 @@ def test_archive_of_bare_asset(session: Session) -> None:
     }
     [found] = pages_of(session).values()
     assert (found.name, found.kafka_conn_id) == ("orders", "kafka_default")
+
+
+def test_archive_connections(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands on a page get each connection of the pipeline, also the registry of its values."""
+    ids = {"archive_conn_id": "aws", "kafka_conn_id": "brokers", "spark_conn_id": "yarn"}
+    values = {"encoding": "avro", "registry_conn_id": "of_values"}
+    asset = archive_asset(
+        Pipeline(name="orders", topics=["o"], archive="s3://b/orders", values=values, **ids)
+    )
+    add(session, asset.uri, "", ("elt", "validate"), **dict[str, Any](asset.extra))
+    monkeypatch.setattr(database, "reach_of", lambda archive, **reached: (archive, reached))
+
+    [place] = archives_of(session, ["elt"]).values()
+
+    reached = {"store": "aws", "kafka": "brokers", "spark": "yarn", "registry": "of_values"}
+    found: Any = place.reach()
+    assert found == ("s3://b/orders", reached)
 
 
 def test_outlet_beside_archive(session: Session) -> None:

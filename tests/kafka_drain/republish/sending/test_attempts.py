@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,18 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from upath import UPath
 
-from kafka_drain.errors import ProgressError
+from kafka_drain.errors import ProgressError, SupersededError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.openings import (
+    Claim,
+    ClaimState,
+    claim_opening,
+    has_opened,
+)
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.shards import ProgressSlot
 from kafka_drain.republish.sending import attempts as module
-from kafka_drain.republish.sending.attempts import open_run
+from kafka_drain.republish.sending.attempts import abort_shards, open_run
 from kafka_drain.republish.sending.progress_store import ShardProgress
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
@@ -35,14 +43,17 @@ class Group:
         offsets: What is committed.
         pending: What a transaction has committed, but the coordinator hasn't taken in.
         at_read: Happens after the next read of the shards' progress.
+        reads_before: Number of reads before that one; the first doesn't wait, the second does.
         at_commit: What the next commit raises.
     """
 
     offsets: Written = field(default_factory=dict)
     pending: Written = field(default_factory=dict)
     at_read: Callable[[], object] | None = None
+    reads_before: int = 0
     at_commit: BaseException | None = None
     sent: list[Any] = field(default_factory=list)
+    in_transaction: Written = field(default_factory=dict)
 
     def store(self, _: object, *, waits: bool = True) -> Any:
         group = self
@@ -53,7 +64,8 @@ class Group:
                     group.offsets |= group.pending
                     group.pending = {}
                 found = {slot: group.offsets.get(slot) for slot in slots}
-                if not waits and group.at_read is not None:
+                group.reads_before -= 1
+                if group.reads_before < 0 and group.at_read is not None:
                     act, group.at_read = group.at_read, None
                     act()
                 return found
@@ -66,15 +78,19 @@ class Group:
         return Store()
 
     def begin_transaction(self) -> None:
-        self.sent = []
+        self.sent, self.in_transaction = [], {}
 
     def send_offsets_to_transaction(self, offsets: list[Any], group: str, _: float) -> None:
         self.sent += [(group, at.topic, at.partition, at.offset) for at in offsets]
+        for at in offsets:
+            slot = ProgressSlot(group, TopicPartition(at.topic, at.partition))
+            self.in_transaction[slot] = ShardProgress(at.offset, **json.loads(at.metadata))
 
     def commit_transaction(self, _: float) -> None:
         if self.at_commit is not None:
             error, self.at_commit = self.at_commit, None
             raise error
+        self.offsets |= self.in_transaction
 
 
 @pytest.fixture
@@ -130,7 +146,8 @@ def test_open_run_finished_chain(group: Group, run: RepublishRun) -> None:
     assert group.sent[1:] == [(slot.group, slot.tp.topic, slot.tp.partition, done[-1].end)]
 
 
-def test_open_run_while_another_opens(group: Group, run: RepublishRun) -> None:
+@pytest.mark.parametrize("reads_before", [0, 1])
+def test_open_run_while_another_opens(group: Group, run: RepublishRun, reads_before: int) -> None:
     """An attempt that finds no progress, and then another's `opened.json`, isn't told of a loss."""
 
     def other_opens() -> None:
@@ -138,23 +155,91 @@ def test_open_run_while_another_opens(group: Group, run: RepublishRun) -> None:
         run.mark_opened(PLAN)
         group.at_commit = FENCED
 
-    group.at_read = other_opens
+    group.at_read, group.reads_before = other_opens, reads_before
 
     assert open_run(PLAN, run, {}) == 2
 
     assert shards_sent(group) == []
 
 
-def test_open_run_killed_at_commit(group: Group, run: RepublishRun) -> None:
-    """A run whose first attempt was killed before its progress was committed opens at the next."""
-    group.at_commit = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        open_run(PLAN, run, {})
+#: Whether progress is in Kafka, and what the claim says, where the first attempt is killed.
+KILLED = {
+    "commit": (False, ClaimState.UNDECIDED),
+    "confirm": (True, ClaimState.UNDECIDED),
+    "mark_opened": (True, ClaimState.OPENED),
+}
 
-    assert open_run(PLAN, run, {}) == 1
 
+@pytest.mark.parametrize("step", KILLED)
+def test_open_run_killed(
+    group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The claim opens after the progress is in Kafka, and the folder says so last.
+
+    Wherever the first attempt is killed, the next one opens or resumes.
+    """
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    has_progress, state = KILLED[step]
+    run.write_plan(PLAN)
+    claim: Claim | None = claim_opening(run.root, PLAN, repeat=False)
+    assert claim is not None
+    with monkeypatch.context() as patch:
+        at = {"commit": Group, "confirm": Claim, "mark_opened": RepublishRun}[step]
+        patch.setattr(at, "commit_transaction" if step == "commit" else step, die)
+        with pytest.raises(KeyboardInterrupt):
+            open_run(PLAN, run, {}, claim)
+
+    assert (bool(group.offsets), claim.state(), run.is_opened) == (has_progress, state, False)
+    if has_opened(run):
+        run.mark_opened(PLAN)
+    claim = None if run.is_opened else claim_opening(run.root, PLAN, repeat=False)
+    assert open_run(PLAN, run, {}, claim) == 1 + has_progress
     assert run.is_opened
-    assert len(shards_sent(group)) == len(PLAN.chains)
+    assert bool(shards_sent(group)) is not has_progress
+
+
+def test_open_run_reads_after_fence(
+    group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an older attempt commits until it is fenced counts, and isn't written again."""
+
+    def fenced_producer(*_: object) -> Group:
+        group.offsets = dict(BEGUN)
+        return group
+
+    monkeypatch.setattr(module, "fenced_producer", fenced_producer)
+
+    assert open_run(PLAN, run, {}) == 2
+
+    assert shards_sent(group) == []
+
+
+@pytest.mark.parametrize("latest", [1, 2])
+def test_abort_shards_counts_first(
+    group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch, latest: int
+) -> None:
+    """A writer is fenced only once the abort counts as an attempt; a later one's are left alone."""
+    fenced: list[tuple[str, int]] = []
+
+    def fenced_producer(_: object, name: str, *more: object) -> Group:
+        fenced.append((name.rpartition("-")[2], group.offsets[PLAN.attempts].offset))
+        return group
+
+    monkeypatch.setattr(module, "fenced_producer", fenced_producer)
+    group.offsets = BEGUN | {PLAN.attempts: ShardProgress(latest, 0, PLAN.sha256)}
+    run.mark_opened(PLAN)
+
+    if latest > 1:
+        with pytest.raises(SupersededError, match="attempt 2 of run"):
+            abort_shards(PLAN, run, {}, 1)
+        assert fenced == [("open", 2)]
+    else:
+        assert abort_shards(PLAN, run, {}, 1) == len(PLAN.shards)
+        writers = [(str(chain[0].number), 2) for chain in PLAN.chains]
+        assert fenced == [("open", 1), *writers]
 
 
 def test_open_run_progress_lost(group: Group, run: RepublishRun) -> None:

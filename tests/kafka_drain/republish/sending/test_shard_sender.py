@@ -124,6 +124,51 @@ def test_send_shard_gives_up(
         sending.send_shard(job())
 
 
+@pytest.mark.parametrize("error", [UNAVAILABLE, LOST])
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_send_shard_patience_from_last_commit(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception, comes_back: bool
+) -> None:
+    """Patience counts from the last commit, after each outage anew, not from the beginning."""
+    # c: commits after half of the patience; f: fails.
+    steps = iter("ccccffccccffcccc" + ("" if comes_back else "f" * 1_000))
+    committed_at = [0.0]
+
+    def transactions(*_: Any) -> Iterator[int]:
+        for step in steps:
+            if step == "f":
+                raise error
+            clock.sleep(sending.PATIENCE_SECONDS / 2)
+            committed_at.append(clock.now)
+            yield 5
+
+    monkeypatch.setattr(sending, "_transactions", transactions)
+    monkeypatch.setattr(sending, "_refuse_if_superseded", lambda *_: None)
+
+    if comes_back:
+        assert sending.send_shard(job()) == 12 * 5
+    else:
+        with pytest.raises(KafkaUnavailableError, match="no answer"):
+            sending.send_shard(job())
+        assert 300 < clock.now - committed_at[-1] < 302
+
+
+def test_send_shard_reads_after_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an older attempt commits until it is fenced isn't sent again."""
+    all_sent = job().records
+    progress = [ShardProgress(0, 0, "p")]
+
+    def fenced_producer(*_: Any, **__: Any) -> object:
+        progress.append(ShardProgress(0, all_sent, "p"))
+        return object()
+
+    monkeypatch.setattr(sending, "fenced_producer", fenced_producer)
+    monkeypatch.setattr(sending, "read_progress", lambda *_: progress[-1])
+
+    # Nothing could be sent with such a producer.
+    assert sending.send_shard(job()) == 0
+
+
 def test_worker_ends_with_its_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever ends the wait for those who send ends them first."""
     ended = []

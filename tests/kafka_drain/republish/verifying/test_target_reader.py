@@ -112,6 +112,40 @@ def test_read_asks_for_less_once_for_each_silence(monkeypatch: pytest.MonkeyPatc
     assert asked == [FIRST_BYTES, MOST_BYTES, MOST_BYTES // SHRINK]
 
 
+def test_read_comparing_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time in which what came is compared is no silence of Kafka's."""
+    now = [0.0]
+    asked: list[int] = []
+    left = [0, None, 1, None, 2]
+
+    class Consumer:
+        def __init__(self, settings: dict[str, Any]) -> None:
+            asked.append(settings["fetch.message.max.bytes"])
+
+        def assign(self, _: Any) -> None: ...
+
+        def consume(self, *_: Any) -> list[Any]:
+            now[0] += 1.0
+            offset = left.pop(0)
+            parts = {"error": None, "offset": offset, "headers": None, "key": None, "value": b"v"}
+            found = SimpleNamespace(**{name: lambda x=x: x for name, x in parts.items()})
+            return [] if offset is None else [found]
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(reading_client, "Consumer", Consumer)
+    monkeypatch.setattr(target_reader, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    cluster: Any = SimpleNamespace(config=SimpleNamespace(for_librdkafka=dict))
+    tp = TopicPartition("t", 0)
+    reader = TargetReader(cluster, tp, first=0, end=3, with_keys=False, timeout_seconds=TIMEOUT)
+
+    for _ in reader.messages(lambda: False):
+        now[0] += 2 * TIMEOUT
+
+    assert left == []
+    assert asked == [FIRST_BYTES]
+
+
 def test_read_with_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers that share a client use one consumer, until one of them fails."""
     made, closed, assigned, reports = [], [], [], []
