@@ -463,6 +463,19 @@ def test_open_drain_of_its_own(first: Any, tmp_path: Path) -> None:
         assert not job.is_found
 
 
+def test_open_drain_spec(first: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver reads what is known last, too: how to poll, and the keys to encrypt with."""
+    keys = {"key": "0123456789abcdef"}
+    monkeypatch.setattr(draining, "poll_options", lambda *_: {"kafka.max.poll.records": "7"})
+    monkeypatch.setattr(draining, "keys_for_writing", lambda *_: keys)
+
+    with first(lambda _: None):
+        spec = json.loads((tmp_path / "drain.json").read_text())
+
+    assert spec["poll_options"] == {"kafka.max.poll.records": "7"}
+    assert spec["encryption"] == keys
+
+
 @pytest.mark.parametrize("found", [None, StartedApplication("a_1")])
 def test_open_drain_beside_orphan(
     first: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: StartedApplication | None
