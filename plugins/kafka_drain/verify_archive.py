@@ -680,7 +680,7 @@ class Verifier:
                 span = [(a, b)] if one["records"] == b - a else [(a, a + 1), (b - 1, b)]
                 rest = subtract(span, seg.ranges(part) + gone_of(part))
                 ok(not rest, f"it replaces {show(rest)} of {part}, and has no such range")
-                fits = kind not in SUPERSEDING or owner.key(part) == seg.key(part)
+                fits = kind not in SUPERSEDING | {"repair"} or owner.key(part) == seg.key(part)
                 ok(fits, f"{file['path']} is of another topic with this name")
         if kind in SUPERSEDING and len(old) == len(replaces):
             self.check_accounts(seg, plan, kind, old)

@@ -20,6 +20,7 @@ EXCUSES = {
     "spliced": "a sealed window of the same topics, which the journal may not have noted yet",
     "within": "bytes of a data file were changed: only reading them tells",
     "unsealed": "no receipt proves it: the verifier judges what is sealed",
+    "folders": "`partition_by` contradicts folders, whose names count: only the next drain minds",
     "republish": "validations don't read what republishes leave behind",
     "not read": "the verifier reads neither notes nor the schemas that were kept",
     "no key": "the verifier has no key",
@@ -118,6 +119,10 @@ def _of_verdicts(change: Change, judged: Judged, product: str) -> str:
             # The verifier opens Parquet files without being asked to.
             return "within"
         return "republish" if change.classes <= {"republish"} else ""
+    if "partition_by" in change.what and any(
+        "says partition_by" in each for each in judged.details["validate"]
+    ):
+        return "folders"
     if change.classes <= {"schemas", "note", "copy"}:
         return "not read"
     if change.classes <= {"key", "copy"}:

@@ -156,16 +156,23 @@ class Copy:
         return document
 
     def dump(self, path: str, document: Document) -> str:
-        """Write a document, sealed if it was; return its seal."""
+        """Write a document, sealed if it was, unless it is there; return its seal."""
         is_head = path in ("journal.json", "cluster.json", "schema-seals.json")
         if "sha256" not in document or is_head:
-            self.write(path, json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n")
+            text = json.dumps(document, indent=2, ensure_ascii=False).encode()
+            self._dump(path, text + b"\n")
             return ""
         body = {key: value for key, value in document.items() if key != "sha256"}
         text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()[:-1]
         seal = hashlib.sha256(text).hexdigest()
-        self.write(path, text + b',"sha256":"' + seal.encode() + b'"}\n')
+        self._dump(path, text + b',"sha256":"' + seal.encode() + b'"}\n')
         return seal
+
+    def _dump(self, path: str, content: bytes) -> None:
+        there = self.read(path) if (self.root / path).is_file() else b"null"
+        # As texts: 1 is equal to True.
+        if json.dumps(json.loads(there)) != json.dumps(json.loads(content)):
+            self.write(path, content)
 
     def hash_again(self) -> None:
         """Write all hashes again, so that they fit what the documents say now."""

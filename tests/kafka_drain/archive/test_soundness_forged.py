@@ -185,3 +185,10 @@ def test_forged_count_of_deletion(copy: Path) -> None:
     forge(copy, both(RETENTION, lambda it: it["replaces"].clear()))
 
     assert any("replaces 0 records of flights-0 by 0" in each for each in said_of(copy))
+
+
+def test_forged_topic_id_of_repair(copy: Path) -> None:
+    """A repair with records of another topic of this name doesn't replace the lost ones."""
+    forge(copy, {f"{REPAIR}/receipt.json": lambda it: it["topics"].update(flights="A" * 22)})
+
+    assert any("which has records of another topic flights" in each for each in said_of(copy))
