@@ -78,7 +78,7 @@ content topic:s partition:n first_offset:n last_offset:n records:n first_timesta
 plan kind?:backfill|repair|reprocess|compact|retention|erase topics?:{s} erasures?:[carried]
     interval?:~pair hashes?:{h} replaced?:replaced ranges:[span] replaces:[s]
     format:parquet|orc|avro|json partition_by:[topic|date|hour]; held topic:s partition:n records:n;
-replaced files:n bytes:n records:[held]; carried erasure:n request:s records:n;
+replaced files:n bytes:n records:[held]; carried erasure:n request:s by:s records:n;
 span topic:s partition:n start:n end:n; head number:n sha256:h; entries entries:n sha256:h;
 entry format_version:n entry:n previous:~h whole:b receipts:{newest} documents:{noted}
     forgotten?:{s} sha256:h; newest newest:name receipts:p sha256:h;
