@@ -239,11 +239,13 @@ def recreate_journal(archive: Archive, *, dry_run: bool) -> None:
     for finding in state.findings:
         if finding.reason != Reason.SEGMENT_HOLE:
             say(f"journal {archive.root}: drops {finding}")
-    look = _Look(state.snapshot, Journal()).look(windows=True)
+    before = state.journal.noted
+    # A plan may name an erasure that is dropped.
+    dropped = Noted(forgotten={**before.forgotten, **given_up(before, state.there)})
+    look = _Look(state.snapshot, Journal(noted=dropped)).look(windows=True)
     # What dropped segments held is missing from now on, and drained again.
     kept = (Reason.JOURNAL_DAMAGED, Reason.SEGMENT_HOLE)
     left = [found for found in look.findings if found.reason not in kept]
-    before = state.journal.noted
     lost, broken = _lost_links(state.snapshot, before.forgotten)
     left += [found for found in broken if found not in left]
     if left:
@@ -256,10 +258,9 @@ def recreate_journal(archive: Archive, *, dry_run: bool) -> None:
         say(f"journal {archive.root}: drops the predecessor of {where}")
     if not dry_run:
         forgotten = {**before.forgotten, **given_up(before, look.there), **lost}
-        holes = {p: value for p, value in before.documents.items() if p.startswith(_HOLES)}
-        noted = replace(
-            look.there, documents={**holes, **look.there.documents}, forgotten=forgotten
-        )
+        documents = {p: value for p, value in before.documents.items() if p.startswith(_HOLES)}
+        documents |= look.there.documents
+        noted = replace(look.there, documents=documents, forgotten=forgotten)
         number = start_journal_anew(archive.root, noted, look.known)
         say(f"journal {archive.root}: entry {number:,} records the current state")
 

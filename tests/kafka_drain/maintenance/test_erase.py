@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from kafka_drain import verify_archive
 from kafka_drain.archive import files as listing
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ErasureDocument, ErasureLiftedDocument
@@ -24,6 +25,7 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.soundness import recreate_journal
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
@@ -612,6 +614,31 @@ def test_validate_damaged_erasure(made: MadeArchive, name: str, is_lost: bool) -
         assert path.read_bytes() == content
     if "erasures" in name:
         assert erase(made.root, ErasureRequest("t", "b", keys=frozenset({b"2"})))["erased"] == 1
+
+
+def judged(root: Path) -> tuple[Counter[str], str]:
+    """Return what a validation finds, and the verifier's verdict."""
+    verifier = verify_archive.Verifier(str(root), deep=True)
+    verifier.run()
+    report = validate_archive(Archive.at(str(root)), None, deep=True)
+    return Counter(summary(report.findings)), verifier.report()["verdict"]
+
+
+def test_validate_erasure_given_up(made: MadeArchive) -> None:
+    """A request that was lost with its copy, and given up, is missed by no judge."""
+    erase(made.root)
+    root = Path(str(made.root))
+    before, _ = judged(root)
+    for path in [*root.rglob("erasures/0001.json")]:
+        path.unlink()
+    for _ in range(2):
+        assert judged(root) == (before + Counter(document_changed=1), "incomplete")
+
+    repair_documents(made.root, forget=True)
+    recreate_journal(made.archive, dry_run=False)
+
+    for _ in range(2):
+        assert judged(root) == (before + Counter(receipt_forgotten=1), "complete")
 
 
 def test_read_erasures_done_of_another(made: MadeArchive) -> None:

@@ -17,7 +17,7 @@ from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import FOLDER, data_key
 from kafka_drain.encryption.kms import encrypt_locally
 from kafka_drain.errors import KmsUnavailableError
-from kafka_drain.findings import Reason
+from kafka_drain.findings import Reason, errors
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -162,3 +162,25 @@ def test_validate_beside_rewrap(
 
     assert not waiting
     assert report.findings == []
+
+
+def test_validate_locked_file_gone(
+    made: MadeArchive, masters: Callable[..., None], encrypting: Callable[[MadeArchive, str], None]
+) -> None:
+    """A window's files were compacted twice and removed, and the first plan's kind is damaged."""
+    masters("old")
+    encrypting(made, "old")
+    key, *others = ("compact_20260101T000000Z_0", "compact_20260101T010000Z_0")
+    gone = made.seal_window("backfill_1", {P0: dense(0, 3)})
+    replaced = [file.path for file in gone]
+    gone += made.seal_window(key, {P0: dense(0, 3)}, replaced, kind="compac0")
+    made.seal_window(*others, {P0: dense(0, 3)}, [file.path for file in gone[1:]])
+    for file in gone:
+        (made.root / file.path).unlink()
+
+    for _ in range(2):
+        report = validate_archive(made.archive, None, deep=True)
+
+        found = {(finding.reason, finding.where) for finding in errors(report.findings)}
+        assert (Reason.DOCUMENT_CHANGED, f"windows/{key}/plan.json") in found
+        assert not report.complete
