@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from kafka_drain.archive import generation as generation_module
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.copies import read_copy
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import FileSet, Receipt
 from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.findings import Reason
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.storage.immutability import Retention
+from kafka_drain.storage.json_files import create_text
 
+RECEIPT = Receipt(
+    pipeline="p",
+    cluster_id="c",
+    topics={},
+    generation=1,
+    first_batch=0,
+    last_batch=0,
+    sealed_at="",
+    previous=None,
+    partitions=(),
+    files=(),
+    files_so_far=FileSet(),
+)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -243,6 +264,21 @@ def test_generation_document_missing(generation: Generation) -> None:
     """A generation without its document is an ArchiveError that names the folder."""
     with pytest.raises(ArchiveError, match=r"0001 has no generation\.json"):
         generation.read_document()
+
+
+def test_write_receipt_once(opened: Generation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receipt is locked and then copied; another one of its batch changes neither."""
+    locked = Retention("compliance", datetime(2030, 1, 1, tzinfo=timezone.utc))
+    create = Mock(wraps=create_text)
+    monkeypatch.setattr(generation_module, "create_text", create)
+    first, second = (replace(RECEIPT, sealed_at=time).sealed() for time in ("1", "2"))
+
+    assert opened.write_receipt(first, locked)
+    assert not opened.write_receipt(second, locked)
+
+    where = opened.receipt_where(RECEIPT.name)
+    assert (opened.root / where).read_bytes() == read_copy(opened.root, where) == first.content
+    assert [call.args[2] for call in create.call_args_list] == [locked, locked]
 
 
 # manifest

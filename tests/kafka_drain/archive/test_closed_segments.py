@@ -153,6 +153,32 @@ def test_plan_compactions_repaired_beside_rewritten_log(tmp_path: Path) -> None:
     }
 
 
+def test_read_closed_repaired_of_two_topics(tmp_path: Path) -> None:
+    """A repair's file of two topics isn't one of segments that count another of these."""
+    trains = TopicPartition("trains", 0)
+    made = MadeArchive(tmp_path / "archive", {"flights": "id-1", "trains": "id-2"}, partition_by=())
+    rows = {P0: dense(0, 10), trains: dense(0, 10)}
+    [lost] = made.seal(rows)
+    [repaired] = made.seal_window("repair_1", rows, [lost.path], kind="repair")
+    made.open_generation(trains="id-3")
+    later = {P0: dense(10, 20), trains: dense(0, 5)}
+    [sound] = made.seal(later)
+    made.open_generation()
+    rows = {P0: dense(20, 30), trains: dense(5, 9)}
+    [own] = made.seal_window("20260101T000000Z_20260101T010000Z", rows, **interval(0))
+    [compacted] = made.seal_window("compact_0001", later, [sound.path], kind="compact")
+    snapshot = made.archive.snapshot()
+
+    closed = read_closed(snapshot, snapshot.generations[:-1])
+
+    assert {segments.name: [file.path for file in segments.files] for segments in closed} == {
+        "generation 1": [repaired.path],
+        "1 windows": [own.path],
+        "window compact_0001": [compacted.path],
+    }
+    assert [segments.is_compacted for segments in closed] == [False, False, True]
+
+
 @pytest.mark.parametrize("trains", ["id-2", "id-3"])
 def test_together(tmp_path: Path, trains: str) -> None:
     """Generations that share a repair's file are put together, unless one has another topic."""

@@ -124,6 +124,7 @@ def receipt(generation: int, batch: int) -> str:
         ({P0: [R(20, 21)]}, [receipt(1, 1)]),
         ({P0: [R(19, 21)]}, [receipt(1, 0), receipt(1, 1)]),
         # Of many, the first and the last.
+        ({P0: [R(10, 40)]}, [receipt(1, 0), receipt(1, 2)]),
         ({P0: [R(10, 50)]}, [receipt(1, 0), receipt(1, 3)]),
         ({P0: [R(15, 16), R(45, 46)]}, [receipt(1, 0), receipt(1, 3)]),
         ({P0: [R(0, 5)]}, ["windows/first/receipt.json"]),

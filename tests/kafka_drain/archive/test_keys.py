@@ -166,6 +166,54 @@ def test_keys_for_writing_same_time(
     assert again["current"] == newest["current"] != older["current"]
 
 
+@pytest.mark.parametrize("changed", ["never", "9999-12-31T23:59:59.999+00:00"])
+def test_keys_for_writing_time_changed(
+    tmp_path: Path, have: Callable[..., None], changed: str
+) -> None:
+    """A data key whose time somebody has changed doesn't hinder that another is made."""
+    root = UPath(tmp_path / "archive")
+    have("old", "new")
+    keys_for_writing(root, OLD)
+    [path] = (root / FOLDER).iterdir()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"created_at": changed}))
+
+    made = keys_for_writing(root, NEW)
+
+    assert made is not None
+    times = {each["id"]: each["created_at"] for each in made["keys"]}
+    assert times.pop(made["current"]) < changed
+    assert list(times.values()) == [changed]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "expected"),
+    [
+        ("2026-01-02T00:00:00.000+00:00", "2026-01-03T00:00:00.000+00:00"),
+        ("2030-01-01T00:00:00.000+00:00", "2030-01-01T00:00:00.001+00:00"),
+    ],
+)
+def test_keys_for_writing_clock_ahead(
+    tmp_path: Path,
+    have: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: str,
+    expected: str,
+) -> None:
+    """A data key is later than all others, and made now unless one of these is of the future."""
+    root = UPath(tmp_path / "archive")
+    have("old", "ahead", "new")
+    times = iter(["2026-01-01T00:00:00.000+00:00", ahead, "2026-01-03T00:00:00.000+00:00"])
+    monkeypatch.setattr(data_keys, "now_text", lambda: next(times))
+    for encryption in (OLD, Encryption(kms="file", key="ahead")):
+        keys_for_writing(root, encryption)
+
+    made = keys_for_writing(root, NEW)
+
+    assert made is not None
+    [own] = [each for each in made["keys"] if each["id"] == made["current"]]
+    assert own["created_at"] == expected
+
+
 def test_rewrap_other_master_key(
     tmp_path: Path, have: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
@@ -54,7 +55,7 @@ def milliseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def receipt(newest: dict[TopicPartition, int]) -> Receipt:
+def receipt(newest: Mapping[TopicPartition, int | None]) -> Receipt:
     parts = tuple(
         SealedPartition.of(
             tp=tp,
@@ -105,6 +106,7 @@ def test_make_overview_behind() -> None:
     assert found["newest_record"] == "2026-11-22T11:00:00.000+00:00"
     # Partition 1 has the older end: its next record may go three hours after that.
     assert found["expires_at"] == "2026-11-22T13:00:00.000+00:00"
+    assert found["sealed_at"] == "2026-11-22T11:55:00.000+00:00"
     assert found["gaps"] == {"control": 5}
     assert found["report"] == "reports/r.json"
     assert (found["partitions"], found["generations"], found["windows"]) == (2, 1, 0)
@@ -142,6 +144,41 @@ def test_make_overview_unknown() -> None:
     found = make_overview(REPORT, None, {}, {}, "r.json")
 
     assert [found[key] for key in ("lag", "sealed_at", "newest_record", "expires_at")] == [None] * 4
+
+
+def test_make_overview_rolled() -> None:
+    """Before a generation's first seal, what waits isn't older than what the last one drained."""
+    hour_ago = milliseconds(NOW - timedelta(hours=1))
+    settings = {"a": TopicSettings(2, 1, config={"retention.ms": str(HOUR)}, retention_ms=2 * HOUR)}
+    last = receipt({P0: hour_ago})
+
+    found = make_overview(REPORT, None, observed(p0=70), settings, "r.json", last=last)
+
+    assert (found["sealed_at"], found["newest_record"]) == (None, None)
+    assert found["expires_at"] == "2026-11-22T13:00:00.000+00:00"
+
+
+def test_make_overview_new_partition() -> None:
+    """Of a partition that no batch has drained yet, all waits."""
+    seen = observe({}, {TopicPartition("a", 2): KafkaBounds(0, 7, 7)}, "r", 0.0)
+
+    assert make_overview(REPORT, None, seen, {}, "r.json")["lag"] == 7
+
+
+@pytest.mark.parametrize(
+    ("waiting_since", "expires_at"), [(None, "13:55"), (NOW.timestamp() - 3600, "13:00")]
+)
+def test_make_overview_no_newest_record(waiting_since: float | None, expires_at: str) -> None:
+    """Without a drained record, what waits isn't older than the seal, or an open transaction."""
+    settings = {"a": TopicSettings(2, 1, config={"retention.ms": str(2 * HOUR)})}
+    stable = 70 if waiting_since is None else 60
+    seen = observe({}, {P0: KafkaBounds(0, stable, 70)}, "r", waiting_since or 0.0)
+    newest = {P0: None, P1: milliseconds(NOW)}
+
+    found = make_overview(REPORT, receipt(newest), seen, settings, "r.json")
+
+    assert found["newest_record"] == "2026-11-22T12:00:00.000+00:00"
+    assert found["expires_at"] == f"2026-11-22T{expires_at}:00.000+00:00"
 
 
 def test_make_overview_missing() -> None:

@@ -20,7 +20,7 @@ from kafka_drain.archive.watermarks import (
 from kafka_drain.config.schedules import interval_seconds
 from kafka_drain.offsets import TopicPartition
 
-A = TopicPartition("t", 0)
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 HOUR = 3600.0
 
 
@@ -56,6 +56,16 @@ def test_observe_retry() -> None:
     assert stalled_findings(observe(first, held(10, 15), "run 1", 100.0 + HOUR)) == []
 
 
+def test_observe_idle_before() -> None:
+    """A partition without new records before a transaction stands still since the transaction."""
+    idle = observe({}, held(10, 10), "run 0", 0.0)
+    first = observe(idle, held(10, 15), "run 1", 100.0)
+    second = observe(first, held(10, 18), "run 2", 100.0 + HOUR)
+
+    assert [first[A].waiting_since, second[A].waiting_since] == [100.0, 100.0]
+    assert [len(stalled_findings(seen)) for seen in (idle, first, second)] == [0, 0, 1]
+
+
 @pytest.mark.parametrize("now", [held(12, 18), held(15, 15)])
 def test_observe_moved(now: dict[TopicPartition, KafkaBounds]) -> None:
     """A long transaction after another, or none, is no standstill."""
@@ -79,6 +89,7 @@ def test_observations_kept(tmp_path: Path) -> None:
     [
         # 1,000 offsets an hour are deleted: what is 999 away is gone before the next run.
         (1000, 1999, True),
+        (1000, 2000, False),
         (1000, 2001, False),
         # Nothing was deleted since.
         (0, 5, False),
@@ -95,8 +106,21 @@ def test_expiry_warnings(first: int, end: int, warns: bool) -> None:
 
 
 def test_expiry_warnings_first_run() -> None:
-    """Without an earlier run there is no rate."""
+    """Without an earlier run there is no rate; other partitions are looked at all the same."""
+    seen = {B: KafkaBounds(0, 10, 10)}
+    before = observe({}, seen, "run 1", 0.0)
+
     assert expiry_warnings({}, {A: 10}, {A: 11}, HOUR, HOUR) == []
+    [warning] = expiry_warnings(before, {A: 10, B: 10}, {A: 11, B: 11}, HOUR, HOUR)
+    assert "offsets/s of t-1 and" in warning
+
+
+@pytest.mark.parametrize("now", [0.0, -HOUR])
+def test_expiry_warnings_clock_set_back(now: float) -> None:
+    """Without time since the earlier run there is no rate."""
+    before = observe({}, held(500, 500), "run 1", 0.0)
+
+    assert expiry_warnings(before, {A: 1000}, {A: 1001}, HOUR, now) == []
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +26,7 @@ from kafka_drain.encryption.data_keys import (
     open_key,
     parse_key,
     read_key,
+    read_keys,
     root_of,
     wrapped_document,
 )
@@ -33,6 +36,7 @@ from kafka_drain.errors import (
     KafkaDrainError,
     KeyUnavailableError,
     KmsUnavailableError,
+    MachineError,
     StoreUnavailableError,
 )
 
@@ -41,7 +45,7 @@ ID, DATA_KEY = "0123456789abcdef", bytes(range(200, 232))
 Masters = Callable[..., Path]
 
 
-def write(root: Path, version: int, master: str) -> None:
+def write(root: Path | UPath, version: int, master: str) -> None:
     """Write the data key's document, wrapped by a master key."""
     (root / FOLDER).mkdir(exist_ok=True)
     document = wrapped_document(ID, DATA_KEY, "file", master)
@@ -124,9 +128,10 @@ def test_wrapped_document_unusable(masters: Masters) -> None:
     [
         (KmsError("only wraps"), KeyUnavailableError, "can't wrap a data key: only wraps"),
         (KmsSilentError("is sealed"), KmsUnavailableError, "can't wrap a data key now: is sealed"),
+        (MachineError("no boto3"), KeyUnavailableError, "can't wrap a data key: no boto3"),
         (DATA_KEY[::-1], KeyUnavailableError, "gives back something else than it was given"),
     ],
-    ids=["only wraps", "sealed", "another key"],
+    ids=["only wraps", "sealed", "not installed", "another key"],
 )
 def test_wrapped_document_not_opened(
     monkeypatch: pytest.MonkeyPatch, opened: Any, error: type[KafkaDrainError], message: str
@@ -146,6 +151,72 @@ def test_open_key_no_data_key(masters: Masters, size: int) -> None:
 
     with pytest.raises(KeyUnavailableError, match="opens something that isn't a data key"):
         open_key(wrapped_document(ID, bytes(size), "file", "m"))
+
+
+@pytest.mark.parametrize(
+    ("raised", "error", "message"),
+    [
+        (KmsError("denied"), KeyUnavailableError, "isn't available: denied"),
+        (KmsSilentError("busy"), KmsUnavailableError, "can't be asked for now: busy"),
+        (MachineError("no boto3"), KeyUnavailableError, "isn't available: no boto3"),
+    ],
+)
+def test_open_key_refused(
+    monkeypatch: pytest.MonkeyPatch, raised: Exception, error: type[KafkaDrainError], message: str
+) -> None:
+    """A master key that can't be had is named, with whether trying again may help."""
+    monkeypatch.setattr(data_keys, "open_kms", Mock(side_effect=raised))
+
+    with pytest.raises(error, match=f"master key 'm' of aws.*{message}"):
+        open_key({"kms": "aws", "key": "m", "wrapped": "w", "id": ID})
+
+
+def test_data_key_in_store(masters: Masters) -> None:
+    """The data keys of an archive in a store are read there."""
+    masters("m")
+    root = UPath("memory://data-keys/archive")
+    write(root, 1, "m")
+
+    assert data_key(root, ID) == DATA_KEY
+
+
+def test_data_key_another_damaged(tmp_path: Path, masters: Masters) -> None:
+    """A damaged document hinders only who needs its data key, who is told so."""
+    masters("m")
+    write(tmp_path, 1, "m")
+    (tmp_path / FOLDER / file_name("f" * 16, 1)).write_text("{")
+
+    assert data_key(tmp_path, ID) == DATA_KEY
+    with pytest.raises(KeyUnavailableError, match=r"data key f{16} can't be read: .*isn't JSON"):
+        data_key(tmp_path, "f" * 16)
+    with pytest.raises(ArchiveError, match="isn't JSON"):
+        read_keys(tmp_path)
+    shutil.rmtree(tmp_path / FOLDER)
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / file_name("e" * 16, 1)).mkdir()
+    with pytest.raises(KeyUnavailableError, match=r"data key e{16} can't be read: "):
+        data_key(tmp_path, "e" * 16)
+
+
+def test_read_keys_rewrapped_meanwhile(
+    tmp_path: Path, masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document that a rewrap replaces before it is read is looked for again, but not for ever."""
+    masters("m")
+    write(tmp_path, 1, "m")
+    read, versions = data_keys._content, iter(range(1, 1000))
+
+    def rewrap(last: int, path: Path) -> bytes:
+        if (version := next(versions)) < last:
+            write(tmp_path, version + 1, "m")
+            path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(data_keys, "_content", partial(rewrap, 3))
+    assert read_keys(tmp_path)[ID]["id"] == ID
+    monkeypatch.setattr(data_keys, "_content", partial(rewrap, 1000))
+    with pytest.raises(ArchiveError, match="removed each time"):
+        read_keys(tmp_path)
 
 
 @pytest.fixture
@@ -201,9 +272,20 @@ def test_data_key_sealed(
         (b'{"format_version": true}', "format_version True"),
         (b'{"format_version": 2}', "use the release that wrote it"),
         (b'{"format_version": 1}', "has id None, expected text"),
+        (b'{"format_version": 1, "id": ""}', "has id '', expected text"),
     ],
 )
 def test_parse_key_changed(content: bytes, message: str) -> None:
     """A document of another form is refused, with what is there."""
     with pytest.raises(ArchiveError, match=message):
         parse_key("keys/x.json", content)
+
+
+def test_parse_key_of_another(masters: Masters) -> None:
+    """A document in the place of another data key's is refused; elsewhere it says its id itself."""
+    masters("m")
+    content = json.dumps(wrapped_document(ID, DATA_KEY, "file", "m")).encode()
+
+    assert parse_key(f"keys/{file_name(ID, 7)}", content) == parse_key("copy.json", content)
+    with pytest.raises(ArchiveError, match=f"is of data key '{ID}', expected '{'f' * 16}'"):
+        parse_key(f"keys/{file_name('f' * 16, 1)}", content)

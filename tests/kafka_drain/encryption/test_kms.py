@@ -72,6 +72,9 @@ SHORT = base64.b64encode(b"sixteen bytes...").decode()
     ("text", "mode", "message"),
     [
         ("{}", 0o640, "has mode 0640"),
+        ("{}", 0o604, "has mode 0604"),
+        ("{}", 0o601, "has mode 0601"),
+        ("\xffsecret", 0o600, "can't be read: UnicodeDecodeError"),
         ("not json", 0o600, "isn't JSON"),
         ("[]", 0o600, "isn't a JSON object"),
         ('{"a": 1}', 0o600, "key 'a' isn't base64"),
@@ -84,7 +87,7 @@ def test_key_file_refused(
 ) -> None:
     """A file that others can read, or that holds no keys, is refused; nothing of it is shown."""
     path = tmp_path / "keys.json"
-    path.write_text(text)
+    path.write_bytes(text.encode("latin-1"))
     path.chmod(mode)
     monkeypatch.setenv(FILE_VARIABLE, str(path))
 

@@ -9,8 +9,11 @@ from kafka_drain.metadata_log.checkpoint import (
     Checkpoint,
     batch_id,
     compare_with_manifest,
+    compare_with_receipts,
     find_holes,
     parse_commit,
+    parse_initial_offsets,
+    parse_metadata,
     parse_offsets,
     refuse_backward,
 )
@@ -97,6 +100,83 @@ def test_parse_commit_unreadable(content: bytes) -> None:
     """A file that Spark doesn't write is one finding at its path."""
     assert [(finding.reason, finding.where) for finding in parse_commit(content, "commits/4")] == [
         (Reason.CHECKPOINT_CORRUPT, "commits/4")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "detail"),
+    [
+        (b"[]", "expected a JSON object"),
+        (b'{"batchWatermarkMs":"0"}', "expected a whole number as batchWatermarkMs"),
+        (b'{"batchTimestampMs":true}', "expected a whole number as batchTimestampMs"),
+        (b'{"conf":[]}', "configuration as strings"),
+        (b'{"conf":{"a":1}}', "configuration as strings"),
+    ],
+)
+def test_parse_offsets_metadata(metadata: bytes, detail: str) -> None:
+    """Spark reads the metadata before the offsets: what it can't read is found."""
+    end, findings = parse_offsets(b"v1\n" + metadata + b'\n{"t":{"0":3}}', "offsets/4")
+
+    assert end is None
+    assert [detail in finding.detail for finding in findings] == [True]
+
+
+# parse_metadata, parse_initial_offsets
+
+
+def test_parse_metadata() -> None:
+    """The query's id is all that is needed."""
+    assert parse_metadata(b'{"id":"a1"}', "metadata") == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"[]", b"{}", b'{"id":""}', b'{"id":1}', b"[" * 100_000]
+)
+def test_parse_metadata_unreadable(content: bytes) -> None:
+    """A file without a query's id is one finding at its path."""
+    [finding] = parse_metadata(content, "metadata")
+
+    assert (finding.reason, finding.where) == (Reason.CHECKPOINT_CORRUPT, "metadata")
+
+
+@pytest.mark.parametrize(
+    ("content", "detail"),
+    [
+        (b'\0v1\n{"t":{"0":3,"1":0}}', None),
+        (b'v1\n{"t":{"0":3}}', None),
+        (b"", "expected v1 and the offsets"),
+        (b"\0v1", "expected v1 and the offsets"),
+        (b'\0v2\n{"t":{"0":3}}', "expected v1 and the offsets"),
+        (b"\0\xff\xfe\n{}", "expected v1 and the offsets"),
+        (b"\0v1\n{", "Expecting"),
+        (b"\0v1\n" + b"[" * 100_000, "recursion"),
+        (b'\0v1\n{"t":{"0":4}}', "t-0 starts at offset 4, generation.json says 3"),
+        (b'\0v1\n{"t":{"0":3,"2":7}}', "t-2 starts at offset 7, generation.json says nothing"),
+    ],
+)
+def test_parse_initial_offsets(content: bytes, detail: str | None) -> None:
+    """The query starts where its generation does; what differs or isn't readable is found."""
+    findings = parse_initial_offsets(content, "sources/0/0", {T0: 3, T1: 0})
+
+    assert [detail is not None and detail in found.detail for found in findings] == (
+        [] if detail is None else [True]
+    )
+
+
+# compare_with_receipts
+
+
+def test_compare_with_receipts() -> None:
+    """Ends that differ from a receipt's are found, for the topics that the batch names."""
+    other = TopicPartition("u", 0)
+    checkpoint = Checkpoint({0: {T0: 3}, 1: {T0: 5}, 2: {}, 3: {T0: 8}, 4: {T0: 9, T1: 1}})
+    sealed = {0: {T0: 4}, 1: {T0: 5, other: 7}, 2: {T0: 6}, 4: {T0: 9}}
+
+    findings = compare_with_receipts(checkpoint, sealed, "checkpoint")
+
+    assert [(finding.reason, finding.where) for finding in findings] == [
+        (Reason.CHECKPOINT_CORRUPT, "checkpoint/offsets/0"),
+        (Reason.CHECKPOINT_CORRUPT, "checkpoint/offsets/4"),
     ]
 
 
@@ -190,7 +270,7 @@ def test_compare_with_manifest_detail() -> None:
 
 def test_refuse_backward_in_order() -> None:
     """Batches that end where they start or later stay as they are."""
-    ends = {4: {T0: 5}, 5: {T0: 5, T1: 3}, 6: {}, 7: {T0: 9, T1: 3}}
+    ends = {4: {T0: 5}, 5: {T0: 5, T1: 0}, 6: {}, 7: {T0: 9, T1: 3}}
 
     assert refuse_backward(ends, {T0: 2}, "offsets") == (ends, [])
 

@@ -375,3 +375,58 @@ def test_known_damage_of() -> None:
     )
 
     assert (found.damaged, found.suspects) == ({"a"}, {"b"})
+
+
+# Manifest
+
+
+@pytest.mark.parametrize(
+    ("last_sealed", "sealed_files", "sealed"),
+    [
+        pytest.param(-1, 0, 0, id="nothing sealed"),
+        pytest.param(8, 2, 2, id="some of the compacted batches"),
+        # What was lost before its batch was sealed is listed, and isn't among the sealed.
+        pytest.param(9, 2, 3, id="all compacted batches"),
+        pytest.param(10, 4, 4, id="a later batch"),
+        pytest.param(11, 5, 5, id="all"),
+    ],
+)
+def test_split_compacted(last_sealed: int, sealed_files: int, sealed: int) -> None:
+    """Files are told by their batch; those that lost it in a compaction, by their number."""
+    batches = [None, None, None, 10, 11]
+    files = [sink_file(f"{number}", batch) for number, batch in enumerate(batches)]
+    manifest = Manifest({file.path: file for file in files}, 11, (10, 11), compacted=9)
+
+    assert manifest.split(last_sealed, sealed_files) == (files[:sealed], files[sealed:])
+
+
+def test_split_not_compacted() -> None:
+    """Without a compaction, each file is told by its batch alone."""
+    files = [sink_file("a", 0), sink_file("b", 1)]
+    manifest = Manifest({file.path: file for file in files}, 1, (0, 1))
+
+    assert manifest.split(0, 2) == (files[:1], files[1:])
+
+
+@pytest.mark.parametrize(
+    ("compacted", "batches", "first", "last", "names"),
+    [
+        (9, (10, 11, 12), 0, 8, ["9.compact"]),
+        (9, (10, 11, 12), 9, 9, ["9.compact"]),
+        (9, (10, 11, 12), 9, 11, ["9.compact", "10", "11"]),
+        (9, (10, 11, 12), 10, 10, ["10"]),
+        (9, (10, 11, 12), 11, 12, ["11", "12"]),
+        (9, (10, 11, 12), 9, 13, []),
+        (9, (10, 12), 10, 12, []),
+        (None, (0, 1, 3), 0, 1, ["0", "1"]),
+        (None, (0, 1, 3), 1, 3, []),
+        (None, (0, 1, 3), 3, 3, ["3"]),
+    ],
+)
+def test_logs_of(
+    compacted: int | None, batches: tuple[int, ...], first: int, last: int, names: list[str]
+) -> None:
+    """The files that list some batches; none are named if one of them is missing."""
+    manifest = Manifest(last_batch=batches[-1], batches=batches, compacted=compacted)
+
+    assert manifest.logs_of(first, last) == names
