@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ConfigError, EvidenceError
 from kafka_drain.evidence.keys import SigningKey
-from kafka_drain.evidence.signing import Signer, refuse_inside, tell_witness
+from kafka_drain.evidence.signing import Signer, refuse_inside, sign, tell_witness
 from kafka_drain.evidence.verifying import verify_evidence
 from kafka_drain.evidence.witness import WitnessFile
 from kafka_drain.findings import Reason, errors
@@ -76,7 +77,20 @@ def test_sign_report(tmp_path: Path, signer: Signer) -> None:
     )
     assert verified.statement.archive_id == archive.identity()
     assert newest.sha256 in verified.statement.heads.values()
-    assert list(verified.statement.files) == ["reports/run.json"]
+    content = (tmp_path / "archive/reports/run.json").read_bytes()
+    assert verified.statement.files == {"reports/run.json": hashlib.sha256(content).hexdigest()}
+    assert verified.statement.pipeline == "golden"
+    assert verified.statement.signed_at == "2026-01-01T00:00:00.000+00:00"
+
+
+def test_sign_names(tmp_path: Path, signer: Signer) -> None:
+    """A run's name is no path: its statement stays in the folder of its kind."""
+    archive = sealed_copy(tmp_path / "archive")
+
+    path = sign(archive, signer, "drill", "../a:b+c/d é", {}, [], NOW)
+
+    assert path == str(tmp_path / "archive/evidence/drill/.._a_b_c_d__.json")
+    assert Path(path).is_file()
 
 
 def test_witness_of_archive_that_grows(tmp_path: Path, signer: Signer) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from confluent_kafka import KafkaError
 
 from kafka_drain.errors import ConfigError, DeliveryError, EvidenceError
 from kafka_drain.evidence.witness import WitnessFile, WitnessTopic, open_witness
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
 
@@ -76,6 +78,74 @@ def test_witness_topic_no_response(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(DeliveryError, match="line of witness kafka:w: no response"):
         witness.append(lambda lines: b"first\n")
+
+
+class Producer:
+    """Takes a line, or refuses it.
+
+    Attributes:
+        made: What each producer was given: its settings, and what it was to send.
+        error: Why it refuses a line; None if it takes it.
+    """
+
+    made: ClassVar[list[tuple[dict[str, Any], list[tuple[Any, ...]]]]] = []
+    error: KafkaError | None = None
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._sent: list[tuple[Any, ...]] = []
+        self.made.append((settings, self._sent))
+
+    def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: Any) -> None:
+        self._sent.append((topic, value, partition))
+        on_delivery(self.error, None)
+
+    def flush(self, _: float) -> int:
+        return 0
+
+
+def witness_topic(*lines: bytes | None) -> WitnessTopic:
+    """Return a witness in a topic that has some lines; another partition has others."""
+    tps = {TopicPartition("w", 0): lines, TopicPartition("w", 1): (b"of nobody\n",)}
+
+    def contents(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        return [
+            {"value": line, "topic": tp.topic, "partition": tp.partition, "offset": offset}
+            for offset, line in enumerate(tps[tp])
+            if offset in span
+        ]
+
+    cluster: Any = FakeCluster(
+        {tp: Log(end=len(held)) for tp, held in tps.items()}, contents=contents
+    )
+    return WitnessTopic(cluster, "w")
+
+
+def test_witness_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line follows all those of partition 0, for good; without one, nothing is sent."""
+    monkeypatch.setattr("confluent_kafka.Producer", Producer)
+    monkeypatch.setattr(Producer, "made", [])
+    witness = witness_topic(b"first\n", None, b"second\n")
+
+    assert witness.lines() == [b"first\n", b"second\n"]
+    assert not witness.append(lambda lines: None)
+    assert Producer.made == []
+    assert witness.append(lambda lines: b"third of %d\n" % len(lines))
+    [(settings, sent)] = Producer.made
+    assert sent == [("w", b"third of 2\n", 0)]
+    # That has all in-sync replicas acknowledge it.
+    assert settings["enable.idempotence"] is True
+    assert settings["bootstrap.servers"] == "fake:9092"
+
+
+def test_witness_topic_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that Kafka refuses isn't said to be written, and the reason is told."""
+    monkeypatch.setattr("confluent_kafka.Producer", Producer)
+    monkeypatch.setattr(Producer, "made", [])
+    refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr(Producer, "error", refused)
+
+    with pytest.raises(DeliveryError, match=rf"kafka:w: {re.escape(refused.str())}"):
+        witness_topic().append(lambda lines: b"first\n")
 
 
 def test_open_witness() -> None:

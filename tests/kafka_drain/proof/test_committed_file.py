@@ -17,9 +17,11 @@ from kafka_drain.data_files.reader import index_sha256, read_offsets, read_recor
 from kafka_drain.errors import DataFileError, StoreUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.committed_file import file_sha256, read_file
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity, seal_window
+from tests.kafka_drain.made_archive import MadeArchive
 from tests.kafka_drain.republish.planning.test_header_names import ROWS, write
 
 
@@ -142,3 +144,30 @@ def test_damage_of_unreadable(tmp_path: Path) -> None:
     assert found is not None
     assert found.reason == Reason.FILE_CHANGED
     assert "can't be read: [Errno 21]" in found.detail
+
+
+def test_read_file_last_hashes(tmp_path: Path) -> None:
+    """Each partition's newest record is hashed: also one at offset 0, and whatever their order."""
+    tps = [TopicPartition("t", number) for number in range(3)]
+    newest = {tps[0]: {0: 0}, tps[1]: {7: 0}, tps[2]: {2: 0}}
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    offsets = {tps[0]: [0], tps[1]: [7, 3], tps[2]: [1, 2]}
+    [whole] = made.seal({tp: dict.fromkeys(at, 0) for tp, at in offsets.items()}, together=True)
+
+    def read(folder: str, path: str) -> CommittedFile:
+        size = (tmp_path / "archive" / path).stat().st_size
+        listed = SinkFile(path.removeprefix(f"{folder}/"), size, 0, 0, "0")
+        found = read_file(str(made.root), folder, listed, "parquet")
+        assert isinstance(found, CommittedFile)
+        return found
+
+    found = read("generations/0001/data", whole.path).contents
+    alone = {
+        tp: read("alone", file.path).contents[0]
+        for tp, file in zip(tps, made.write("alone", newest), strict=True)
+    }
+
+    assert {each.tp: each.last for each in found} == {tps[0]: 0, tps[1]: 7, tps[2]: 2}
+    assert {each.tp: each.last_hash for each in found} == {
+        tp: each.last_hash for tp, each in alone.items()
+    }

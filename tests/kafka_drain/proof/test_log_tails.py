@@ -216,6 +216,34 @@ def test_compare_in_replaced_file(made: MadeArchive, is_lost: bool) -> None:
     )
 
 
+def test_archived_tails_replaced_by_several(made: MadeArchive) -> None:
+    """Of the files that an erasure left, the newest record is in whichever ends last."""
+    made.partition_by = ["topic", "date"]
+    day, next_day = FIRST_MS, FIRST_MS + 86_400_000
+    rows = {0: day, 5: next_day, 10: next_day, 18: day}
+    files = made.seal({A: rows})
+    left = made.seal_window("erase_0001", {A: rows}, replaces=[file.path for file in files])
+    for file in files:
+        (made.root / file.path).unlink()
+
+    tail = archived_tails(made.archive.snapshot(), [A])[A]
+
+    assert len(left) == 2
+    assert tail.offset == 18
+    assert tail.hash is not None
+
+
+def test_archived_tails_older_window(made: MadeArchive) -> None:
+    """A window with older records than a generation's doesn't take the newest one's place."""
+    made.start_at({A: 20})
+    made.seal({A: dense(20, 30, FIRST_MS)})
+    made.open_generation()
+    made.start_at({A: 30})
+    made.seal_window("older", {A: dense(10, 20, FIRST_MS)})
+
+    assert archived_tails(made.archive.snapshot(), [A])[A].offset == 29
+
+
 def sink_files(made: MadeArchive, batch: Batch) -> list[SinkFile]:
     """Write files that aren't sealed, as the manifest lists them."""
     folder = made.archive.generation(1).data_name

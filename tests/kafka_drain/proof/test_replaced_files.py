@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.data_files.reader import read_records
+from kafka_drain.data_files.records import TimestampError
+from kafka_drain.errors import DataFileError, KeyUnavailableError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import replaced_files
@@ -22,6 +26,7 @@ from kafka_drain.proof.sealing import Identity, seal_window
 from tests.kafka_drain.golden import END, add_batch, note_batch, open_next, sealed_copy
 from tests.kafka_drain.made_archive import Batch, MadeArchive, dense
 
+R = OffsetRange
 P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
 NO_HEADERS: dict[str, Any] = {}
 
@@ -262,6 +267,35 @@ def test_compare_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimestampError("a record's time can't be read"),
+        KeyUnavailableError("its key can't be had"),
+        DataFileError("its file can't be read"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("value", [b"value", b"other"])
+def test_compare_intact_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, value: bytes
+) -> None:
+    """Records that can't be read any more are judged by their receipt, and not taken as equal."""
+    case = Case(tmp_path)
+    gone = str(case.old[0].path)
+
+    def read(path: UPath, *rest: Any) -> Iterable[pa.RecordBatch]:
+        if str(path).endswith(gone):
+            raise error
+        return read_records(path, *rest)
+
+    monkeypatch.setattr(replaced_files, "read_records", read)
+
+    found = case.compare(known=False, value=lambda tp, _: value if tp == P0 else b"value")
+
+    assert found == (Replacement() if value == b"value" else Replacement({P0: [R(0, 10)]}))
+
+
 def test_compare_unsealed(tmp_path: Path) -> None:
     """Files that no receipt seals are compared when their batch is."""
     case = Case(tmp_path)
@@ -298,4 +332,12 @@ def test_compare_unsealed_not_noted(tmp_path: Path, batch: int) -> None:
 
     assert compare() == Replacement({}, {P0: [ranges[0][1]]})
     note_batch(generation, batch, files[batch][:1], END + batch, END + batch + 1)
+    assert compare() == Replacement()
+    # A compacted manifest doesn't tell the batch: it may be the one without a note.
+    manifest = Path(str(generation.data)) / "_spark_metadata"
+    lines = [line for name in "01" for line in (manifest / name).read_text().split("\n")[1:]]
+    (manifest / "1.compact").write_text("\n".join(["v1", *lines]))
+    assert compare() == Replacement({}, {P0: [ranges[0][1]]})
+    other = 1 - batch
+    note_batch(generation, other, files[other], END + other, END + other + 1)
     assert compare() == Replacement()

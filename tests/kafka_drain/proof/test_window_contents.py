@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.window import Window
+from kafka_drain.data_files.records import TimestampError
 from kafka_drain.data_files.xxhash64 import records_fingerprint
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof import window_contents
 from kafka_drain.proof.content_checks import Tally
 from kafka_drain.proof.window_contents import content_of_windows
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -57,3 +59,16 @@ def test_content_of_windows_nothing_there(made: MadeArchive) -> None:
     [file] = Window(made.root, "two").read_receipt().files
     assert held(made, {P0: [OffsetRange(0, 90)]}, file.path).records == 10
     assert records_fingerprint([], "t") == 0
+
+
+def test_content_of_windows_time_beyond(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records whose times can't be read are counted at these offsets alone, without a hash."""
+
+    def refuse(*_: object) -> None:
+        raise TimestampError("a record's time can't be read")
+
+    monkeypatch.setattr(window_contents, "read_records", refuse)
+
+    found = held(made, {P0: [OffsetRange(3, 5), OffsetRange(8, 25)], P1: [OffsetRange(9, 40)]})
+
+    assert found == Tally(10, None, {P0: 9, P1: 1})

@@ -1,0 +1,42 @@
+"""A log that holds other records now than those that were archived."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.findings import Reason
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof import gap_explanation
+from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.golden import END, P1, add_batch, golden_cluster, in_kafka, note_batch
+
+
+@pytest.mark.parametrize(
+    ("first", "is_found"), [(END - 1, True), (END, True), (49, True), (50, False)]
+)
+def test_validate_log_rewritten(
+    monkeypatch: pytest.MonkeyPatch, archive: Archive, first: int, is_found: bool
+) -> None:
+    """The newest records, sealed or not, are compared: a rewritten partition is named."""
+    generation = archive.generation(1)
+    note_batch(generation, 14, add_batch(generation, 14, END, 50), END, 50)
+    monkeypatch.setattr(gap_explanation, "classify_gaps", lambda *_: pytest.fail("no gaps"))
+
+    def rewritten(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        is_other = tp == P1
+        return [
+            row | {"value": b"another"} if is_other and row["offset"] >= first else row
+            for row in in_kafka(tp, span)
+        ]
+
+    cluster: Any = golden_cluster()
+    cluster.contents = rewritten
+
+    report = validate_archive(archive, cluster)
+
+    found = [each for each in report.findings if each.reason == Reason.LOG_REWRITTEN]
+    assert {str(each.subject) for each in found} == ({str(P1)} if is_found else set())
+    assert all("has another record than the archive" in each.detail for each in found)
