@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from kafka_drain.kafka.identity import SeenRecord, counted_as
 from kafka_drain.kafka.single_records import RecordSample
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.spark.submit import SparkApplication, prepare_application
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,12 @@ class GrowingCluster(FakeCluster):
         return found
 
 
-def fake_application(name: str, **_: object) -> SparkApplication:
-    """Take the place of `prepare_application` on a machine that needs no Java for it."""
+def fake_application(name: str, **given: Any) -> SparkApplication:
+    """Take the place of `prepare_application` on a machine that needs no Java for it.
+
+    It takes what that takes; alone, a name is enough.
+    """
+    if given:
+        signature(prepare_application).bind(name, **given)
     nowhere = Path("/nowhere")
     return SparkApplication(name, nowhere, [], {}, [], nowhere, "1g", {})

@@ -34,10 +34,15 @@ AWAY = KafkaUnavailableError("b:9092 refuses connections")
 def test_watched_news(
     looks: list[tuple[float, KafkaDrainError | None]], said: list[str | None]
 ) -> None:
-    """An outage is said at its first look, each minute, and at its end."""
+    """An outage is said at its first look, each minute, and at its end; a warning until then."""
     watched = _Watched("Kafka at b", lambda: None)
 
-    assert [watched.news(now, missed) for now, missed in looks] == said
+    lines = [watched.news(now, missed) for now, missed in looks]
+
+    assert lines == said
+    assert [(line.level is Level.WARNING, line.is_over) for line in lines if line] == [
+        (line.endswith(str(AWAY)), "again" in line) for line in said if line
+    ]
 
 
 def test_watch_says_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +61,17 @@ def test_watch_says_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == [f"waiting: {AWAY}"]
     assert isinstance(said[0], Line)
     assert said[0].level is Level.WARNING
+
+
+def test_watch_named_twice() -> None:
+    """A server that two clients use is watched once, or each line would be there twice."""
+    watching = ServerWatch(print)
+
+    for name in ("Kafka at b", "Kafka at c", "Kafka at b"):
+        watching.add(name, lambda: None)
+
+    watching.close()
+    assert [watched.name for watched in watching._watched] == ["Kafka at b", "Kafka at c"]
 
 
 def test_told_of_outages_within_its_context(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,7 +242,9 @@ def run_maintenance(
         for number in write_missing_summaries(archive.snapshot()):
             say(f"maintain {archive.root}: summarized the receipts of generation {number}")
         sealed: list[str] = []
-        if not plan.waits_for:
+        if plan.waits_for:
+            say(f"maintain {archive.root}: {plan.waiting}")
+        else:
             remove_unsealed(archive)
             remove_superseded(archive, locks)
             # First: what should be erased must not be compacted with the rest.
@@ -277,8 +279,7 @@ def run_maintenance(
 
 
 def _delete(plan: MaintenancePlan, run: str, locks: StoreLocks) -> list[str]:
-    receipts = seal_deletions(plan.archive, plan.deletions, run=run)
-    if receipts:
+    if receipts := seal_deletions(plan.archive, plan.deletions, run=run):
         remove_superseded(plan.archive, locks)
     return [receipt.window for receipt in receipts]
 

@@ -29,6 +29,7 @@ from kafka_drain.drain.drain import (
 )
 from kafka_drain.drain.preflight import DrainPlan, preflight
 from kafka_drain.errors import (
+    ArchiveError,
     CheckpointError,
     ConfigError,
     DataLossError,
@@ -281,11 +282,22 @@ def test_finish_drain_leaves_what_was_read(error: dict[str, str], tmp_path: Path
             job.result()
 
 
-@pytest.mark.parametrize("is_same", [True, False])
-def test_finish_drain_topics(tmp_path: Path, is_same: bool) -> None:
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [
+        ({}, None),
+        ({"topic_ids": {"a": "again"}}, (TopicError, "a has topic id again")),
+        ({"id": "cluster-2"}, (ArchiveError, "to Kafka cluster cluster-1 .* to cluster-2 now")),
+    ],
+    ids=["same", "topic made again", "another cluster"],
+)
+def test_finish_drain_topics(
+    tmp_path: Path, changed: dict[str, Any], refused: tuple[type[Exception], str] | None
+) -> None:
     """What Spark read is noted before topics are asked for again; then, up to which batch it was.
 
-    If a topic was made again meanwhile, nothing says that the batches are of the same one.
+    If a topic was made again meanwhile, nothing says that the batches are of the same one; nor if
+    the connection leads to another cluster.
     """
     archive = Archive.at(str(tmp_path))
     archive.create(pipeline="p", cluster_id="cluster-1", topic_ids={}, source={"topics": ["a"]})
@@ -322,16 +334,16 @@ def test_finish_drain_topics(tmp_path: Path, is_same: bool) -> None:
     ]
     result = tmp_path / "result.json"
     result.write_text(json.dumps({"notes": notes}))
-    cluster: Any = FakeCluster({A0: Log()}, topic_ids={} if is_same else {"a": "again"})
+    cluster: Any = FakeCluster({A0: Log()}, **changed)
     job = DrainJob(fake_application("p"), result, plan, ValuePlan(), cluster)
 
-    with nullcontext() if is_same else pytest.raises(TopicError, match="a has topic id again"):
+    with pytest.raises(refused[0], match=refused[1]) if refused else nullcontext():
         job.result()
 
     for batch in (0, 1):
         segment = Segment(batch, batch, {A0: OffsetRange(3 * batch, 3 * batch + 3)})
         assert noted_content(generation, segment) is not None
-    assert read_from(generation) == (ReadFrom(1, {"a": "id-of-a"}) if is_same else None)
+    assert read_from(generation) == (None if refused else ReadFrom(1, {"a": "id-of-a"}))
 
 
 @pytest.mark.parametrize(("last_listed", "first_unlisted"), [(None, 0), (0, 1), (7, 8)])
@@ -779,27 +791,32 @@ def test_prepare_drain_after_killed_one(
     assert read_from(generation) == ReadFrom(max(listed, last_batch or 0), ids)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"sink_options": {"retention": "30d"}}, {"immutable_days": 30}],
+    ids=["retention", "locks"],
+)
 def test_prepare_drain_settings_never_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the journal has no settings, as of older releases, the former ones are noted too.
 
     Until archive.json is written, it still says these.
     """
     monkeypatch.setattr(draining, "prepare_application", fake_application)
+    monkeypatch.setattr("kafka_drain.drain.preflight.require_lockable", lambda *_: None)
     noted: dict[str, str] = {}
     monkeypatch.setattr(draining, "note_sealed", lambda _, said: noted.update(said.documents))
     archive = golden_copy(tmp_path / "archive")
     seal(archive)
     open_next(archive, "parquet", ["topic"])
     before = archive.snapshot().document.settings
-    options: dict[str, Any] = {"sink_options": {"retention": "30d"}, "partition_by": ["topic"]}
+    name = archive.snapshot().document.pipeline
     pipeline = Pipeline(
-        name=archive.snapshot().document.pipeline,
-        topics=["flights"],
-        archive=str(archive.root),
-        **options,
+        name=name, topics=["flights"], archive=str(archive.root), partition_by=["topic"]
     )
+    # A pipeline's file is refused that locks what is in a local folder.
+    pipeline = pipeline.model_copy(update=change)
     tmp_path.chmod(0o700)
 
     prepare_drain(pipeline, golden_cluster(), tmp_path)  # type: ignore[arg-type]

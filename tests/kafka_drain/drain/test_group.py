@@ -37,8 +37,9 @@ HELD = {"a": 10, "b": 30, "c": 0, "d": 20}
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Open a group of the pipelines of `HELD`, some of which are refused."""
 
-    def assemble(name: str, *, spec_path: Path, **_: object) -> SparkApplication:
-        return replace(fake_application(name), arguments=["drain", str(spec_path)])
+    def assemble(name: str, *, spec_path: Path, **given: Any) -> SparkApplication:
+        made = fake_application(name, spec_path=spec_path, **given)
+        return replace(made, arguments=["drain", str(spec_path)])
 
     monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", assemble)
     pipelines = [

@@ -21,6 +21,7 @@ from kafka_drain.maintenance.approved_erasure import (
 )
 from kafka_drain.maintenance.erase import plan_erasure, run_erasure
 from kafka_drain.maintenance.erasure_request import ErasureRequest
+from kafka_drain.output import Level, level_of
 from kafka_drain.storage.immutability import Locked
 from tests.kafka_drain.fake_cluster import FakeCluster
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -67,7 +68,8 @@ def test_run_approved(made: MadeArchive) -> None:
     shown = frozen.text + (Path(str(made.root)) / "plans" / f"{frozen.id}.json").read_text()
     assert not any(f'"{key.decode()}"' in shown for key in GONE)
     assert "Erase 4 records" in frozen.text
-    assert "5 keys; all topics; those written before the request" in frozen.text
+    named = "5 keys; all topics; those written before the request"
+    assert f"| 1 | r | b | {named} | 4 |" in frozen.text
     assert "doesn't reach Kafka" in frozen.text
     assert approved(made, frozen) is PlanDecision.RUN
 
@@ -207,5 +209,7 @@ def test_plan_text_locked(made: MadeArchive) -> None:
     said = plan_text(locked)
 
     assert "isn't complete while the store keeps 3 " in said
+    [line] = [line for line in locked.lines() if "isn't complete while the store keeps 3 " in line]
+    assert level_of(line) is Level.WARNING
     assert "2026-01-11" in said
     assert "isn't complete" not in plan_text(plan)

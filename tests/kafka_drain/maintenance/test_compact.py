@@ -37,6 +37,7 @@ from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.follow import follower_key, new_files, through_now
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.spark.job_spec import CompactSpec, write_private
+from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.window_jobs import WindowJob, freeze_window
@@ -395,3 +396,42 @@ def test_compaction_writer_options(
 
     options = CompactSpec.read(tmp_path / "job" / "compact.json").writer_options
     assert {name: options.get(name) for name in expected} == expected
+
+
+def test_prepare_compaction_spec(
+    made: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark is told each file to read, of which kind, and where its records go."""
+    asked: list[dict[str, Any]] = []
+
+    def application(name: str, **given: Any) -> SparkApplication:
+        asked.append(given)
+        return fake_application(name, **given)
+
+    monkeypatch.setattr(compacting, "prepare_application", application)
+    snapshot = made.archive.snapshot()
+    [compaction] = plan_compactions(snapshot, snapshot.generations[:1], TARGET)
+    compaction = replace(compaction, erased={P0: [OffsetRange(3, 5)]})
+    pipeline = Pipeline(
+        name="made", topics=["flights"], archive=str(made.root), log_levels={"a.logger": "DEBUG"}
+    )
+    folder = tmp_path / "job"
+    folder.mkdir(mode=0o700)
+
+    job = prepare_compaction(made.archive, compaction, pipeline, folder)
+
+    spec = CompactSpec.read(folder / "compact.json")
+    data = f"{made.root}/generations/0001/data"
+    files = [f"{made.root}/{file.path}" for file in compaction.files]
+    assert spec.sources == [{"data_folder": data, "file_format": "parquet", "files": files}]
+    assert (spec.records, spec.files, spec.file_format) == (50, 1, "parquet")
+    assert spec.path == f"{made.root}/{job.window.data_name}/{job.attempt}"
+    assert spec.erased == [{"topic": "flights", "partition": 0, "start": 3, "end": 5}]
+    assert spec.partition_by == [*spec.columns] == list(compaction.partition_by)
+    assert spec.log_levels["a.logger"] == "DEBUG"
+    assert spec.result_path == str(job.result_path)
+    [given] = asked
+    assert (given["kind"], given["spec_path"]) == ("compact", folder / "compact.json")
+    assert (given["pipeline"], given["folder"]) == (pipeline, folder)
+    # Executors have one open file each, whatever the user's configuration says.
+    assert given["fixed"]["spark.sql.maxConcurrentOutputFileWriters"] == "0"

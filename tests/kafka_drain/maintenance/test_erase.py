@@ -69,7 +69,7 @@ from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows.receipt_repair import repair_documents
 from kafka_drain.windows.superseded_files import remove_superseded
 from kafka_drain.windows.window_jobs import freeze_window
-from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.golden import (
     END,
     add_batch,
@@ -88,10 +88,10 @@ GONE = frozenset({b"3", b"12", b"13", b"35", b"45"})
 REQUEST = ErasureRequest("r", "b", keys=GONE)
 
 
-def application(name: str, *, spec_path: Path, **_: object) -> SparkApplication:
+def application(name: str, *, kind: str, spec_path: Path, **given: Any) -> SparkApplication:
     """Take the place of `prepare_application`."""
-    nowhere = Path("/nowhere")
-    return SparkApplication(name, nowhere, ["compact", str(spec_path)], {}, [], nowhere, "1g", {})
+    made = fake_application(name, kind=kind, spec_path=spec_path, **given)
+    return replace(made, arguments=[kind, str(spec_path)])
 
 
 @pytest.fixture
@@ -699,6 +699,30 @@ def test_plan_erasure_copies(made: MadeArchive, monkeypatch: pytest.MonkeyPatch)
     assert copies() == local
     monkeypatch.setattr(erasing, "is_local", lambda root: False)
     assert copies() == [*local[:3], "older versions of objects", local[3]]
+
+
+def test_plan_erasure_republished(made: MadeArchive) -> None:
+    """It names the topics to which records were sent, and runs of which nobody can tell."""
+    runs = {"flown": TP, "other": TopicPartition("other", 0), "torn": TP, "planned": TP}
+    for key, source in runs.items():
+        run, plan = RepublishRun(made.root, key), plan_of(key, 0, 10, source=source)
+        target = f"to-{key}"
+        [shard] = plan.shards
+        run.write_plan(replace(plan, shards=(replace(shard, target_topic=target),)))
+        if key != "planned":
+            run.mark_opened(plan)
+        # Abandoned, it doesn't need its files any more; what it has sent is still there.
+        if key == "torn":
+            run.abandon(NOW)
+    torn = Path(str(made.root), "republish", "torn", "plan.json")
+    torn.write_bytes(b"{")
+
+    copies = plan_erasure(pipeline_of(made.root), cluster(), REQUEST).copies
+
+    assert [copy for copy in copies if "republish" in copy] == [
+        "whatever was sent by republish torn, whose plan can't be read",
+        "topics that they were republished to: to-flown",
+    ]
 
 
 def test_plan_erasure_kept_for_repair(made: MadeArchive) -> None:

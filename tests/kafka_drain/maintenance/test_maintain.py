@@ -133,7 +133,10 @@ def test_maintenance_of_another_pipeline(
 def test_run_maintenance_reprocess(
     made: MadeArchive, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
-    """While a reprocess is unfinished, its old and new files must stay: nothing is done."""
+    """While a reprocess is unfinished, its old and new files must stay: nothing is done, and why.
+
+    Otherwise a nightly run that does nothing looks like one that has nothing to do.
+    """
     removed: list[Archive] = []
     monkeypatch.setattr(maintaining, "remove_unsealed", removed.append)
     monkeypatch.setattr(maintaining, "unfinished_reprocess", lambda _: object())
@@ -142,6 +145,10 @@ def test_run_maintenance_reprocess(
 
     assert (done["windows"], done["files_removed"], removed) == ([], 0, [])
     assert lying(made.root) == offsets((0, 60))
+    why = f"maintain {made.root}: erases, compacts and deletes nothing: a reprocess was started"
+    pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
+    for lines in (said, plan_maintenance(pipeline, clock=lambda: NOW).lines()):
+        assert [line.startswith(why) for line in lines].count(True) == 1
 
 
 @pytest.mark.parametrize("is_rolled", [True, False])

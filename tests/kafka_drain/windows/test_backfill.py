@@ -26,11 +26,13 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.intervals import Interval, milliseconds
+from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.spark.job_spec import WindowSpec, write_private
+from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import Lease, wait_for_lease
 from kafka_drain.windows import backfill
@@ -530,6 +532,63 @@ def test_prepare_window_selects(
     assert from_spark_json(spec.reader_options["startingOffsets"]) == starts
     # What expires while it is read ends the job, and isn't skipped.
     assert spec.reader_options["failOnDataLoss"] == "true"
+
+
+def test_prepare_window_spec(
+    backfilled: Backfilled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark is told how the plan says that files are written; a password is in its own file."""
+    asked: list[dict[str, Any]] = []
+
+    def application(name: str, **given: Any) -> SparkApplication:
+        asked.append(given)
+        return fake_application(name, **given)
+
+    monkeypatch.setattr(windows, "prepare_application", application)
+    tmp_path.chmod(0o700)
+    ranges = {P0: [OffsetRange(0, 10)], P1: [OffsetRange(2, 4)]}
+    window = open_window(
+        backfilled.made.archive, "repair_1", ranges, pipeline=backfilled.pipeline, replaces=[]
+    )
+    # Changed since: the plan counts.
+    pipeline = backfilled.pipeline.model_copy(
+        update={
+            "partition_by": [],
+            "compression": "gzip",
+            "log_levels": {"a.logger": "DEBUG"},
+            "source_options": {"minPartitions": 4, "maxOffsetsPerTrigger": 5},
+        }
+    )
+    secured = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    secured |= {"sasl.username": "archiver", "sasl.password": "s3cr3t-pass"}
+    backfilled.cluster.config = KafkaConfig({"bootstrap.servers": "broker:9092", **secured})
+
+    job = prepare_window(
+        window, ranges, pipeline=pipeline, cluster=backfilled.cluster, folder=tmp_path
+    )
+
+    spec = WindowSpec.read(tmp_path / "window.json")
+    assert (spec.window, spec.offsets, spec.file_format) == ("repair_1", 12, "parquet")
+    assert spec.partition_by == [*spec.columns] == ["topic", "date"]
+    assert spec.path == f"{backfilled.made.root}/windows/repair_1/data/{job.attempt}"
+    assert spec.result_path == str(job.result_path)
+    assert spec.log_levels == {"a.logger": "DEBUG"}
+    assert spec.writer_options["compression"] == "gzip"
+    options = spec.reader_options
+    assert json.loads(options["assign"]) == {"flights": [0, 1]}
+    assert (options["kafka.sasl.mechanism"], options["minPartitions"]) == ("PLAIN", "4")
+    # Each drain's limit isn't one of a window, which is read at once.
+    assert "maxOffsetsPerTrigger" not in options
+    assert "s3cr3t-pass" not in (tmp_path / "window.json").read_text()
+    assert "s3cr3t-pass" in Path(spec.secrets_path).read_text()
+    assert asked == [
+        {
+            "kind": "window",
+            "spec_path": tmp_path / "window.json",
+            "pipeline": pipeline,
+            "folder": tmp_path,
+        }
+    ]
 
 
 def test_open_window_of_the_same_second(backfilled: Backfilled) -> None:

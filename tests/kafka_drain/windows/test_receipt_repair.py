@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from benchmarks.synthetic import AnyHash
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import KEPT
+from kafka_drain.archive.journal.entries import Noted
+from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.archive.soundness import recreate_journal
 from kafka_drain.archive.window import Window
@@ -23,6 +26,7 @@ from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import ArchiveError, CheckpointError
 from kafka_drain.findings import errors
 from kafka_drain.kafka.identity import SeenRecord
+from kafka_drain.output import Level, level_of
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.receipt_repair import (
@@ -35,7 +39,7 @@ from kafka_drain.windows.roll import plan_roll
 from tests.forks import kill_points, run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.archive.test_soundness import GONE, both, edit, entries, remove
-from tests.kafka_drain.archives import BACKFILL, G1, G2, WINDOWS, seal_rows
+from tests.kafka_drain.archives import BACKFILL, G1, G2, WINDOWS, seal_rows, write_window
 from tests.kafka_drain.golden import END, add_batch, golden_cluster
 
 Damage = Callable[[Path], Any]
@@ -134,6 +138,7 @@ def test_repair_documents_from_copies(what: str, copy: Path, said: list[str]) ->
     assert {found.where for found in planned.repairs} == {
         line.split(": ")[1].split(" ")[0] for line in said if "restores it" in line
     }
+    assert {line.level for line in planned.lines()} == {Level.PLAIN}
     # What could be read is kept beside it.
     aside = after.keys() - before.keys()
     changed = [
@@ -254,6 +259,7 @@ def test_repair_documents_without_copy(what: str, copy: Path, said: list[str]) -
     assert content_of(copy) == before
     (line,) = said
     assert f"can't fix: {REFUSED[what]} can't be read; restore it from a copy" in line
+    assert level_of(line) is Level.ERROR
     if REFUSED[what] == "archive.json" or REFUSED[what].endswith("generation.json"):
         return
     for _ in range(2):
@@ -305,7 +311,11 @@ def test_repair_documents_beside_damaged_journal(copy: Path, said: list[str]) ->
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_repair_documents_torn_entry(is_known: bool, copy: Path) -> None:
-    """An entry that was never finished is noted again; one that journal.json names is damage."""
+    """An entry that was never finished is noted again; one that journal.json names is damage.
+
+    Windows that aren't sealed yet say nothing of it.
+    """
+    write_window(Archive.at(str(copy)), "20120101T000000Z_20120101T010000Z", {})
     newest = entries(copy)[-1]
     if not is_known:
         torn = newest.with_name(f"{int(newest.stem) + 1:012d}.json")
@@ -325,6 +335,38 @@ def test_repair_documents_torn_entry(is_known: bool, copy: Path) -> None:
     assert newest.exists() == is_known
 
 
+@pytest.mark.parametrize(
+    ("where", "state"),
+    [
+        *product(
+            ["generations/0003/generation.json", "windows/x/plan.json"],
+            ["whole journal", "damaged journal", "noted"],
+        ),
+        ("generations/0003/generation.json", "sealed"),
+    ],
+)
+def test_repair_documents_may_be_removed(
+    where: str, state: str, copy: Path, said: list[str]
+) -> None:
+    """Only a folder in which nothing can have been sealed may be removed, the user is told."""
+    folder = (copy / where).parent
+    (folder / "data").mkdir(parents=True)
+    (copy / where).write_bytes(b"{")
+    if state == "damaged journal":
+        entries(copy)[-1].unlink()
+    if state == "sealed":
+        (folder / "receipts").mkdir()
+    if state == "noted":
+        note_sealed(copy_root(copy), Noted(documents={where: "0" * 64}))
+
+    repair_documents(copy_root(copy))
+
+    told = [line for line in said if where in line]
+    assert any(f"or remove {folder.relative_to(copy)}" in line for line in told) is (
+        state == "whole journal"
+    ), told
+
+
 @pytest.mark.parametrize("kind", ["generation", "window"])
 def test_repair_documents_never_begun(kind: str, copy: Path) -> None:
     """Half a document in an otherwise empty folder: a generation or window that was never begun."""
@@ -340,6 +382,24 @@ def test_repair_documents_never_begun(kind: str, copy: Path) -> None:
     assert "x" not in {window.key for window in archive.snapshot().windows}
     for _ in range(2):
         assert errors(validate_archive(archive, golden_cluster()).findings) == []
+
+
+@pytest.mark.parametrize(
+    ("original", "name"),
+    [(f"windows/{BACKFILL}", f"windows/{BACKFILL}_2"), (G2, "generations/0003")],
+)
+def test_repair_documents_copied_folder_is_all_there_is(
+    original: str, name: str, copy: Path
+) -> None:
+    """A copy of a folder whose original is gone is never set aside: it may be the only one."""
+    without_copies(copy)
+    (copy / original).rename(copy / name)
+
+    planned = plan_document_repair(copy_root(copy))
+    repair_documents(copy_root(copy))
+
+    assert FileState.COPIED not in {found.seen for found in planned.repairs}
+    assert (copy / name / "data").is_dir()
 
 
 def repair_until(folder: str, change: int) -> None:

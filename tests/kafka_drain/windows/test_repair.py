@@ -13,6 +13,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import (
+    ArchiveError,
     DataLossError,
     LockedError,
     ManifestInvalidError,
@@ -27,6 +28,7 @@ from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.verify_archive import Verifier
+from kafka_drain.windows import repair as repairing
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
@@ -75,8 +77,9 @@ class Spark:
 def prepare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Kafka hold all that is missing, and a function take the place of Spark."""
 
-    def application(name: str, *, spec_path: Path, **_: object) -> SparkApplication:
-        return replace(fake_application(name), arguments=[str(spec_path)])
+    def application(name: str, *, spec_path: Path, **given: Any) -> SparkApplication:
+        made = fake_application(name, spec_path=spec_path, **given)
+        return replace(made, arguments=[str(spec_path)])
 
     monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
     monkeypatch.setattr(window_jobs, "prepare_application", application)
@@ -334,6 +337,30 @@ def test_preview_repair(
     assert preview.plan is not None
     assert preview.to_dict()["archive"] == str(archive.root)
     assert content_of(archive) == before
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_preview_repair_not_validated(
+    is_damaged: bool, archive: Archive, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """What can't be validated isn't sound; that it can't is said where documents come back."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ArchiveError("can't be read")
+
+    monkeypatch.setattr(repairing, "validate_archive", refuse)
+    if not is_damaged:
+        with pytest.raises(ArchiveError, match="can't be read"):
+            preview_repair(request(archive))
+        return
+    (archive.root / "archive.json").unlink()
+
+    preview = preview_repair(request(archive))
+
+    assert (preview.plan, preview.is_sound) == (None, False)
+    assert preview.to_dict() == {"archive": str(archive.root), "mends": said[:1]}
+    assert "archive.json is missing: restores it from its copy" in said[0]
+    assert said[1].endswith("only shows once this is repaired: can't be read")
 
 
 def content_of(archive: Archive) -> dict[str, bytes]:

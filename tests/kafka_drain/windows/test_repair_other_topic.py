@@ -27,8 +27,9 @@ def test_run_repair_accepted_of_other_topic(
 ) -> None:
     """Accepted as lost of a topic that was made again since, the same offsets aren't of the new."""
 
-    def application(name: str, *, spec_path: Path, **_: object) -> SparkApplication:
-        return replace(fake_application(name), arguments=[str(spec_path)])
+    def application(name: str, *, spec_path: Path, **given: Any) -> SparkApplication:
+        made = fake_application(name, spec_path=spec_path, **given)
+        return replace(made, arguments=[str(spec_path)])
 
     monkeypatch.setattr(window_jobs, "prepare_application", application)
     made = MadeArchive(tmp_path / "made", {"flights": "id-1"})

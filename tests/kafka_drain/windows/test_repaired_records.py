@@ -140,6 +140,15 @@ def test_compare_with_read_not_listed(archive: Archive) -> None:
     assert others(archive, receipt) == {P0: [SPAN]}
 
 
+def test_compare_with_read_without_generation(archive: Archive, tmp_path: Path) -> None:
+    """Nothing is unsealed in an archive of windows alone."""
+    receipt = window(archive, {P0: OFFSETS})
+    backfilled = Archive.at(str(tmp_path / "backfilled"))
+    backfilled.create(pipeline="flights", cluster_id="cluster", topic_ids={}, source={})
+
+    assert others(backfilled, receipt) == {}
+
+
 def test_compare_with_read_elsewhere(archive: Archive) -> None:
     """A window of sealed offsets has nothing of such a batch."""
     assert others(archive, window(archive, {P0: range(10)}, lambda _: b"other")) == {}

@@ -193,7 +193,22 @@ def test_plan_roll_leave_out(archive: Archive) -> None:
     cluster = cluster_with(gone=Log(end=9))
 
     assert plan_roll(archive, cluster).starting_offsets == {P0: END, P1: END, G0: 7}
-    do(plan_roll(archive, cluster, ["gone"]))
+    plan = plan_roll(archive, cluster, ["gone"])
+    assert plan.to_dict() == {
+        "archive": str(archive.root),
+        "closed": 2,
+        "opened": 3,
+        "reason": plan.reason,
+        "starting_offsets": to_spark_json({P0: END, P1: END}),
+        "unsealed_files": 0,
+        "left_out": '{"gone":{"0":7}}',
+        "given_up": [],
+        "not_read": [],
+        "voided": [],
+        "to_repair": False,
+    }
+    assert f"roll {archive.root}: stops draining gone-0 7; everything" in plan.lines()[1]
+    do(plan)
 
     assert plan_drain(archive, cluster, "flights").start == {P0: END, P1: END}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,17 +22,18 @@ from kafka_drain.storage.immutability import Locked
 from kafka_drain.windows.reprocess import abandon as abandoning
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.plan import Cut
-from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess
+from kafka_drain.windows.reprocess.run import finish_reprocess, open_reprocess, plan_reprocess
 from kafka_drain.windows.reprocess.state import (
     ReprocessPlan,
     forget_reprocess,
+    newest_generation,
     reprocess_path,
     unfinished_reprocess,
 )
 from kafka_drain.windows.window_jobs import freeze_window
 from tests.brute_force import data_files
 from tests.kafka_drain.fake_cluster import Log
-from tests.kafka_drain.golden import P0, P1, golden_cluster
+from tests.kafka_drain.golden import P0, P1, golden_cluster, open_next
 
 CUT = Cut(batch=(1, 12))
 END_IT = r"`kafka-drain reprocess .*archive --abandon --apply`"
@@ -80,6 +82,38 @@ def test_abandon_reprocess(archive: Archive, pipeline: Pipeline, begun: Reproces
     assert validate_archive(archive, cluster, deep=True).findings == []
     assert plan_maintenance(pipeline).waits_for == ""
     assert plan_reprocess(pipeline, cluster, CUT).begun is False
+
+
+def test_finish_reprocess_waiting(archive: Archive, begun: ReprocessPlan) -> None:
+    """Nothing is removed, and the reprocess stays begun, until each window is sealed."""
+    files = archive.generation(1).list_data_files()
+
+    with pytest.raises(ArchiveError, match=r"reprocess_.* isn't sealed; run the reprocess again"):
+        finish_reprocess(begun, run="tests")
+
+    assert archive.generation(1).list_data_files() == files
+    assert unfinished_reprocess(archive) is not None
+
+
+def test_newest_generation_begun(archive: Archive, begun: ReprocessPlan) -> None:
+    """Asked again, a batch alone is of the generation that the reprocess has closed."""
+    assert begun.closes == 1
+    open_next(archive, "parquet", ["topic"])
+    assert newest_generation(archive) == 1
+
+    abandon_reprocess(plan_abandon(archive), run="tests")
+
+    newest = archive.snapshot().open_generation
+    assert newest is not None
+    assert newest_generation(archive) == newest.number > 1
+
+
+def test_newest_generation_none(tmp_path: Path) -> None:
+    """Of an archive that nothing was drained to, it is the first that there will be."""
+    archive = Archive.at(str(tmp_path))
+    archive.create(pipeline="p", cluster_id="c", topic_ids={}, source={})
+
+    assert newest_generation(archive) == 1
 
 
 def test_abandon_reprocess_another_begun(

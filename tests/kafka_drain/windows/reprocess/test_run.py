@@ -11,7 +11,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ArchiveError, ConfigError, TopicError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -74,6 +74,35 @@ def test_plan_reprocess_drained_meanwhile(archive: Archive, pipeline: Pipeline) 
 
     assert cluster.has_drained
     assert_all(plan, archive)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+@pytest.mark.parametrize(
+    ("cluster", "named", "error"),
+    [
+        ({"id": "another"}, {}, ArchiveError),
+        ({"topic_ids": {"flights": "made again"}}, {}, TopicError),
+        ({}, {"name": "another"}, ArchiveError),
+    ],
+    ids=["cluster", "topic made again", "pipeline"],
+)
+def test_plan_reprocess_of_another(
+    archive: Archive,
+    pipeline: Pipeline,
+    cluster: dict[str, Any],
+    named: dict[str, str],
+    error: type[Exception],
+    is_begun: bool,
+) -> None:
+    """What a reprocess replaces is in no other Kafka, topic or pipeline: it is refused."""
+    kafka: Any = golden_cluster()
+    if is_begun:
+        open_reprocess(plan_reprocess(pipeline, kafka, CUT), kafka, run="tests")
+    for name, value in cluster.items():
+        setattr(kafka, name, value)
+
+    with pytest.raises(error):
+        plan_reprocess(pipeline.model_copy(update=named), kafka, None if is_begun else CUT)
 
 
 def test_plan_from_sealed_meanwhile(archive: Archive, pipeline: Pipeline) -> None:
