@@ -260,3 +260,19 @@ def test_frozen_document_is_json(archive: Archive) -> None:
     assert document["seen"]["records"] == 84
     assert document["seen"]["targets"][0]["topic"] == "copy"
     assert row(P0, 0)["topic"] == document["seen"]["shards"][0]["topic"]
+
+
+def test_plan_approved_with_key(archive: Archive, tmp_path: Path) -> None:
+    """A key that is there for all plans stands in for its file, and hurts none without a change."""
+    here: Any = cluster_with(copy=2)
+    key, file = b"a secret key of pseudonyms, long", tmp_path / "key"
+    file.write_bytes(key)
+
+    def records_of(plan: FrozenPlan) -> int:
+        how: Any = {"now": LATER, "apply": False, "hash_key": key}
+        return plan_approved(archive, here, plan.id, **how)[0].plan.records
+
+    assert records_of(frozen_in(archive)) == 84
+    hashed = frozen_in(archive, hash_fields=["key"], hash_key_file=str(file))
+    file.unlink()
+    assert records_of(hashed) == 84

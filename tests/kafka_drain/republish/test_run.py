@@ -26,19 +26,24 @@ from kafka_drain.errors import (
     ConfigError,
     KafkaUnavailableError,
     LockedError,
+    SupersededError,
     TopicError,
     VerifyError,
 )
+from kafka_drain.evidence import signing
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.maintenance.erase import erasure_document
 from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish import run as module
+from kafka_drain.republish.changing.change import Change
+from kafka_drain.republish.changing.function_id import FunctionId
+from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.republish.planning.openings import Claim, ClaimState, claim_opening
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
-from kafka_drain.republish.run import Republish, plan_republish
+from kafka_drain.republish.run import Republish, plan_republish, sign_run
 from kafka_drain.storage.json_files import write_document
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows import superseded_files
@@ -713,3 +718,133 @@ def test_execute_at_least_once_withdrawn(
         republish.execute(target, lambda: NOW)
 
     assert (target.done, republish.run.is_opened) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (SupersededError("attempt 2 took over"), "took over: nothing left to abort"),
+        (KafkaUnavailableError("no answer"), "will end at their one-minute timeout: no answer"),
+    ],
+)
+def test_abort_fails(
+    made: MadeArchive,
+    target: Target,
+    monkeypatch: pytest.MonkeyPatch,
+    said: list[str],
+    error: Exception,
+    says: str,
+) -> None:
+    """An abort that fails is said, and hides nothing of why the attempt has ended."""
+
+    def abort_shards(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(module, "abort_shards", abort_shards)
+    target.during["send"] = fails
+    republish = planned(made, target)
+    with pytest.raises(KafkaUnavailableError):
+        republish.execute(target, lambda: NOW)
+
+    republish.abort()
+
+    assert says in said[-1]
+
+
+@pytest.mark.parametrize("creates", [True, False])
+def test_plan_lost_targets(made: MadeArchive, target: Target, creates: bool) -> None:
+    """Topics that were removed with an attempt that never opened are made anew, if asked for."""
+    target.cluster.configs["new"] = KEEPING
+    asked = request(target_topic="new", create_target=True)
+    first = planned(made, target, asked)
+    first.run.write_plan(first.plan)
+    assert planned(made, target, asked).replaced is None
+    for tp in [tp for tp in target.cluster.logs if tp.topic == "new"]:
+        del target.cluster.logs[tp]
+
+    if creates:
+        assert planned(made, target, asked).replaced == first.plan
+        assert "new" in target.cluster.topic_names()
+    else:
+        with pytest.raises((ConfigError, TopicError)):
+            planned(made, target, request(target_topic="new"))
+
+
+def test_execute_made_topics_unsure(
+    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """Topics that may have got records stay, and the error is the one that ended the run."""
+    target.cluster.configs["new"] = KEEPING
+    republish = planned(made, target, request(target_topic="new", create_target=True))
+
+    def unreadable(_: RepublishRun) -> bool:
+        raise OSError("gone away")
+
+    def refuse(*_: object) -> None:
+        monkeypatch.setattr(RepublishRun, "is_opened", property(unreadable))
+        raise ConfigError("another request")
+
+    monkeypatch.setattr(module, "_refuse_other_request", refuse)
+
+    with pytest.raises(ConfigError, match="another request"):
+        republish.execute(target, lambda: NOW)
+
+    assert "new" in target.cluster.topic_names()
+    assert "its new topics are left" in said[-1]
+
+
+def test_plan_other_key(made: MadeArchive, target: Target) -> None:
+    """A run goes on with its own key only: else the same content would get two pseudonyms."""
+    asked = request(hash_fields=("$.a",))
+    with pytest.raises(ConfigError, match="needs the secret key of pseudonyms"):
+        planned(made, target, asked)
+    target.during["send"] = fails
+    with pytest.raises(KafkaUnavailableError):
+        planned(made, target, asked, hash_key=b"a" * 32).execute(target, lambda: NOW)
+
+    with pytest.raises(ConfigError, match="started with another key of pseudonyms") as raised:
+        planned(made, target, asked, hash_key=b"b" * 32)
+
+    assert "bbbb" not in str(raised.value)
+    again = planned(made, target, asked, hash_key=b"a" * 32)
+    assert again.change is not None
+    assert again.change.key == b"a" * 32
+
+
+@pytest.mark.parametrize("name", ["m:g", "m:f"])
+def test_plan_other_function(name: str) -> None:
+    """Nor with another function, or one that was edited."""
+    wanted = request(change="m:f").wanted
+    planned, found = FunctionId("m:f", "0" * 64, "3.12"), FunctionId(name, "1" * 64, "3.12")
+    spec = ChangeSpec(wanted, planned)
+    document: Any = spec.to_dict()
+
+    module._refuse_other_change("r", document, Change(spec))
+    with pytest.raises(ConfigError, match="run r: the plan has the function m:f"):
+        module._refuse_other_change("r", document, Change(replace(spec, function=found)))
+
+
+def test_sign_run(made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signed is what the receipt says, with the hashes of it and of the map; nothing before it."""
+    signed: list[Any] = []
+
+    def sign(*arguments: Any) -> str:
+        signed.extend(arguments)
+        return "path"
+
+    monkeypatch.setattr(signing, "sign", sign)
+    signer: Any = object()
+    run = planned(made, target).run
+    with pytest.raises(ArchiveError, match="has no receipt, so there is nothing to sign"):
+        sign_run(made.archive, run, signer, NOW)
+    execute(made, target)
+
+    assert sign_run(made.archive, run, signer, NOW) == "path"
+
+    archive, by, kind, name, document, files, at = signed
+    assert (archive, by, kind, name, at) == (made.archive, signer, "republish", run.key, NOW)
+    assert files == [f"republish/{run.key}/{file}.json" for file in ("receipt", "offset-map")]
+    receipt: Any = run.receipt()
+    left_out = {"sent", "through"}
+    assert document == {key: value for key, value in receipt.items() if key not in left_out}
+    assert document["verification"]["is_exact"]

@@ -7,7 +7,7 @@ import json
 import pickle
 import sys
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import fastavro
@@ -20,6 +20,7 @@ from kafka_drain.data_files.content_hash import digest_of, digest_text
 from kafka_drain.data_files.rows import Row, columns_of, rows_of
 from kafka_drain.errors import ConfigError, MachineError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing import change as module
 from kafka_drain.republish.changing import json_column
 from kafka_drain.republish.changing.change import MARK, Change, Changed, header_column
 from kafka_drain.republish.changing.function import find_function
@@ -365,3 +366,32 @@ def test_avro_decodes() -> None:
         **ORDER, "at": at, "tags": ["***"] * 2, "notes": {"n": "***", "m": None},
         "id": 0, "rate": 0.0,
     }  # fmt: skip
+
+
+HEADERS: list[Any] = [
+    None, [], [("a", b"1")], [("a", b"2")], [("a", None)], [("b", b"1")],
+    [("a", b"1"), ("b", b"1")], [("b", b"1"), ("a", b"1")],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("only", ["all", "same count", "other count", "no pairs", "one"])
+def test_differing_headers(only: str) -> None:
+    """Records differ by any name, value or place of a header; none and no headers are the same."""
+    pairs = [
+        (a, b)
+        for a, b in product(HEADERS, HEADERS)
+        if only == "all"
+        or (only == "same count" and len(a or ()) == len(b or ()))
+        # No two lists of the same length differ.
+        or (only == "other count" and ((a or ()) == (b or ()) or len(a or ()) != len(b or ())))
+        or (only == "no pairs" and (len(a or ()) != len(b or ()) or not (a or b)))
+        or (only == "one" and b == HEADERS[2])
+    ]
+    before, after = (
+        batch_of([row(b"v", headers=pair[side], offset=at) for at, pair in enumerate(pairs)])
+        for side in (0, 1)
+    )
+
+    found = module._differing(before, after)
+
+    assert found.to_pylist() == [(a or []) != (b or []) for a, b in pairs]

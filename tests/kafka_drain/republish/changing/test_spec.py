@@ -57,3 +57,5 @@ def test_spec_to_dict() -> None:
     ]
     assert len({each.digest for each in (spec, *others)}) == 4
     assert ChangeSpec.from_dict(others[2].to_dict()) == others[2]
+    # Records carry it: a later release must resume a run, and verify it, with the same one.
+    assert spec.digest == "f1197c3c28a28bb5647cf1a6ca4d463ce6e7e16cdb410b040e89ce59c3c8d631"

@@ -108,3 +108,14 @@ def test_child_function_prints(says: str, tmp_path: Path) -> None:
     # The module was imported, and isn't the planned one.
     assert [type(error) for error in failed] == [ConfigError]
     assert "the plan has the function prints:f" in str(failed[0])
+
+
+def test_child_asked_when_gone() -> None:
+    """Who asks a process that has ended is answered at once: nobody else would do it."""
+    child = Child()
+    try:
+        child.end()
+        child._reader.join(20)
+        assert child._ask(JOB).get(timeout=5) == {}
+    finally:
+        child.close()

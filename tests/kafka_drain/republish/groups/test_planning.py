@@ -313,6 +313,8 @@ def test_find_run_beside_drills(tmp_path: Path) -> None:
     RepublishRun(archive.root, "drill-of-mine").write_offset_map(b"{}")
 
     assert find_run(archive, None).key == "drill-of-mine"
+    with pytest.raises(ConfigError, match="run 'nowhere' has no offset map"):
+        find_run(archive, "nowhere")
     assert find_run(archive, drills[0]).key == drills[0]
 
 
@@ -467,3 +469,98 @@ def test_plan_group_of_recreated_topic(moved: Moved) -> None:
         afters[key] = moved.translate().after[COPY]
 
     assert afters == {"newer": 14, "older": 14}
+
+
+@pytest.mark.parametrize("change", ["deleted", "recreated"])
+def test_plan_group_source_of_others_gone(mirrored: Mirrored, change: str) -> None:
+    """What became of a source in which the group has no offset doesn't matter to it."""
+    mirrored.groups["home"].offsets["g"] = {A0: Committed(14)}
+    if change == "deleted":
+        del mirrored.source.logs[B0]
+    else:
+        mirrored.source.topic_ids["b"] = "made again"
+
+    assert mirrored.translate().after == {COPY: 14}
+
+
+def test_plan_group_offsets_elsewhere(moved: Moved) -> None:
+    """A group that has read other topics only is told which, as it may be the wrong one."""
+    moved.groups["home"].offsets["g"] = {TopicPartition("elsewhere", 0): Committed(4)}
+
+    with pytest.raises(ConfigError, match=r"elsewhere-0.*correct --group or --run"):
+        moved.translate()
+
+
+def test_plan_group_offsets_file(moved: Moved, tmp_path: Path) -> None:
+    """With a file, the source isn't asked: it may be gone."""
+    moved.groups["home"].offsets = {}
+    path = tmp_path / "offsets.csv"
+    path.write_text("g,a,0,13\nother,a,0,19\n")
+
+    plan = moved.translate(offsets_file=str(path), source=NOBODY)
+
+    assert plan.committed == {A0: 13}
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_plan_group_offsets_file_unreadable(
+    moved: Moved, tmp_path: Path, content: bytes | None
+) -> None:
+    """A file that can't be read is refused, and said which."""
+    path = tmp_path / "offsets.csv"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=r"offsets\.csv (can't be read: No such|isn't text)"):
+        moved.translate(offsets_file=str(path))
+
+
+def test_plan_group_all_compacted_away(moved: Moved) -> None:
+    """A source of which the target has no record left is named: no offset there stands for it."""
+    plan = plan_of("gone", 20, 30, cluster_id="away")
+    [shard] = plan.shards
+    other = replace(shard, number=1, source=A1, progress=ProgressSlot("g", COPY_1))
+    plan = replace(plan, shards=(shard, other))
+    moved.run = RepublishRun(moved.made.root, "gone")
+    note(moved.made.root, plan, is_done=False)
+    parts = (PartitionMap(A0, "id", COPY, (Block(20, 30, 0, 10, 10),)),)
+    moved.offset_map = OffsetMap("gone", "made", "away", parts)
+    moved.run.write_offset_map(moved.offset_map.to_bytes())
+    moved.run.write_receipt(
+        receipt_of(
+            key="gone", cluster_id="away", sent=sent(plan), verification={**EXACT, "records": 20}
+        )
+    )
+
+    notes = moved.translate().notes
+
+    assert "the compacted target has no record left that run gone sent from a-1" in notes
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"{}", "other"])
+def test_read_map_changed(tmp_path: Path, content: Any) -> None:
+    """A map that was changed, removed or is another run's moves no group."""
+    run = RepublishRun(UPath(tmp_path), "chosen")
+    if content == "other":
+        content = OffsetMap("other", "made", "away", ()).to_bytes()
+    if content is not None:
+        run.write_offset_map(content)
+
+    with pytest.raises(ArchiveError, match=r"offset-map\.json was changed .* run verify again"):
+        read_map(run)
+
+
+def test_find_run_of_several(tmp_path: Path) -> None:
+    """Among several, none is chosen for the user; they are listed, the newest last."""
+    archive = Archive(UPath(tmp_path))
+    for key, day in (("x", 2), ("y", 3), ("z", 1), ("no-map", 4)):
+        run = RepublishRun(archive.root, key)
+        run.write_plan(plan_of(key, created_at=f"2026-01-0{day}T00:00:00.000Z"))
+        if key != "no-map":
+            run.write_offset_map(b"{}")
+    (archive.root / "republish" / "x" / "plan.json").write_bytes(b"{}")
+
+    for name in (None, "no-map", "nowhere"):
+        with pytest.raises(ConfigError, match=r"newest last: x, z, y; give one with --run"):
+            find_run(archive, name)
+    assert find_run(archive, "y").key == "y"

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from upath import UPath
 
-from kafka_drain.errors import ProgressError, SupersededError
+from kafka_drain.errors import KafkaUnavailableError, ProgressError, SupersededError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.openings import (
     Claim,
@@ -24,6 +24,7 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.shards import ProgressSlot
 from kafka_drain.republish.sending import attempts as module
 from kafka_drain.republish.sending.attempts import abort_shards, open_run
+from kafka_drain.republish.sending.producer import ProducerLost
 from kafka_drain.republish.sending.progress_store import ShardProgress
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
@@ -248,3 +249,113 @@ def test_open_run_progress_lost(group: Group, run: RepublishRun) -> None:
 
     with pytest.raises(ProgressError, match="holds no progress"):
         open_run(PLAN, run, {})
+
+
+LOST = ProducerLost(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+
+
+@pytest.mark.parametrize("is_opened", [False, True])
+@pytest.mark.parametrize("which", ["missing", "other plan", "all of another plan"])
+def test_open_run_progress_mixed(
+    group: Group, run: RepublishRun, is_opened: bool, which: str
+) -> None:
+    """With the progress of some writers lost, or of another plan, nothing is sent again."""
+    group.offsets = dict(BEGUN)
+    slots = PLAN.slots if which.startswith("all") else PLAN.slots[:1]
+    for slot in slots:
+        if which == "missing":
+            del group.offsets[slot]
+        else:
+            group.offsets[slot] = ShardProgress(10, 0, "another")
+    if is_opened:
+        run.mark_opened(PLAN)
+    has = {"missing": (1, 1), "other plan": (2, 1), "all of another plan": (2, 0)}[which]
+
+    with pytest.raises(ProgressError, match=rf"of {has[0]} of 2 writers .* {has[1]} of them for"):
+        open_run(PLAN, run, {})
+
+    assert group.sent == []
+
+
+@pytest.mark.parametrize(
+    ("records", "is_opened", "goes_on"),
+    [(0, False, True), (1, False, False), (0, True, False)],
+)
+def test_open_run_progress_of_replaced(
+    group: Group,
+    run: RepublishRun,
+    monkeypatch: pytest.MonkeyPatch,
+    records: int,
+    is_opened: bool,
+    goes_on: bool,
+) -> None:
+    """Progress of a plan that was replaced counts for nothing, unless something was sent by it."""
+    monkeypatch.setattr(RepublishRun, "replaced", lambda _: {"old"})
+    first, second = PLAN.slots
+    group.offsets = {
+        PLAN.attempts: ShardProgress(4, 0, "old"),
+        first: ShardProgress(10, 0, "old"),
+        second: ShardProgress(10, records, "old"),
+    }
+    if is_opened:
+        run.mark_opened(PLAN)
+
+    if goes_on:
+        assert open_run(PLAN, run, {}) == 5
+        assert {group.offsets[slot].plan for slot in PLAN.slots} == {PLAN.sha256}
+        assert len(shards_sent(group)) == 2
+    else:
+        with pytest.raises(ProgressError, match="0 of them for this plan"):
+            open_run(PLAN, run, {})
+        assert group.sent == []
+
+
+@pytest.mark.parametrize("fails", [4, 5])
+def test_open_run_producer_lost(
+    group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    """A producer that is lost is replaced a few times; then Kafka counts as away."""
+    tries: list[object] = []
+
+    def fenced_producer(*_: object) -> Group:
+        tries.append(None)
+        if len(tries) <= fails:
+            raise LOST
+        return group
+
+    monkeypatch.setattr(module, "fenced_producer", fenced_producer)
+
+    if fails < 5:
+        assert open_run(PLAN, run, {}) == 1
+    else:
+        with pytest.raises(KafkaUnavailableError, match=r"my-run-0.*-open: .*no answer"):
+            open_run(PLAN, run, {})
+        assert (len(tries), run.is_opened) == (5, False)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_abort_shards_unfinished(
+    group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    """What is finished has nothing to abort; what can't be aborted is said, not passed over."""
+    done, (unfinished,) = PLAN.chains
+    records = sum(shard.records for shard in done)
+    group.offsets = BEGUN | {done[0].progress: ShardProgress(done[-1].end, records, PLAN.sha256)}
+    run.mark_opened(PLAN)
+    fenced: list[str] = []
+
+    def fenced_producer(_: object, name: str, topic: str, *__: object) -> Group:
+        if not name.endswith("-open"):
+            fenced.append(f"{name.rpartition('-')[2]} {topic}")
+            if is_lost:
+                raise LOST
+        return group
+
+    monkeypatch.setattr(module, "fenced_producer", fenced_producer)
+
+    if is_lost:
+        with pytest.raises(KafkaUnavailableError, match=f"aborting {unfinished.source}: "):
+            abort_shards(PLAN, run, {}, 1)
+    else:
+        assert abort_shards(PLAN, run, {}, 1) == 1
+    assert fenced == [f"{unfinished.number} {unfinished.target_topic}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,8 @@ from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import (
     DeliveryError,
     KafkaUnavailableError,
+    ManifestInvalidError,
+    ProgressError,
     SourceRecordError,
     SupersededError,
 )
@@ -25,6 +27,7 @@ from kafka_drain.republish import run as republishing
 from kafka_drain.republish.engines import worker
 from kafka_drain.republish.engines.worker import Worker
 from kafka_drain.republish.planning.placement import partition_of_key
+from kafka_drain.republish.planning.shards import ProgressSlot
 from kafka_drain.republish.run import Republish
 from kafka_drain.republish.sending import producer as producing
 from kafka_drain.republish.sending import shard_sender as sending
@@ -561,3 +564,352 @@ def test_send_larger_than_queue(monkeypatch: pytest.MonkeyPatch, place: int) -> 
     assert committed == sizes
     assert aborted == [True]
     assert [kbytes > 2 * queue for kbytes in made] == [False, True]
+
+
+@pytest.mark.parametrize("limits", [(0.0, 0.0), (9.0, 0.0), (0.0, 6.0), (9.0, 6.0)])
+def test_job_shared_by(limits: tuple[float, float]) -> None:
+    """Writers side by side keep within a limit together; what has none gets none."""
+    records, size = limits
+    whole = job(records_per_second=records, bytes_per_second=size)
+
+    shared = whole.shared_by(3)
+
+    assert (shared.records_per_second, shared.bytes_per_second) == (records / 3, size / 3)
+    assert shared.is_limited is whole.is_limited is any(limits)
+
+
+#: Offsets of a chain's two shards: of a topic, and of the one that was made in its place.
+OFFSETS = {0: [10, 11, 13], 1: [7, 8]}
+CHAIN = tuple(
+    replace(
+        PLAN.shards[0],
+        number=number,
+        topic_id=str(number),
+        files=(replace(PLAN.shards[0].files[0], first=first, last=last, records=len(offsets)),),
+    )
+    for (number, offsets), (first, last) in zip(OFFSETS.items(), [(10, 13), (5, 8)], strict=True)
+)
+#: What is committed after each of the records; before another shard, where its files begin.
+STEPS = [(10, 0), (11, 1), (12, 2), (5, 3), (8, 4), (9, 5)]
+LATE = KafkaException(KafkaError(KafkaError._TIMED_OUT, "too late"))
+DENIED = KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no"))
+TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large")
+
+
+class Link:
+    """The chain's files, and a cluster that takes its transactions.
+
+    Attributes:
+        rows: What the files have besides offsets, by offset.
+        progress: What is committed; None where it is lost.
+        latest: The attempt that Kafka knows of; None where that is lost.
+        failing: Number of calls that succeed before one fails, by name; `committed` fails late.
+        error: What a failing call raises.
+        refused: What becomes known of a record when a call fails.
+        arrived: Records of committed transactions.
+        steps: Progress of committed transactions.
+        done: What else was done.
+    """
+
+    def __init__(self) -> None:
+        self.offsets = {number: list(found) for number, found in OFFSETS.items()}
+        self.rows: dict[int, dict[str, Any]] = {}
+        self.progress: ShardProgress | None = ShardProgress(*STEPS[0], "p")
+        self.latest: int | None = 1
+        self.failing: dict[str, int] = {}
+        self.error: Exception = LATE
+        self.refused: KafkaError | None = None
+        self.arrived: list[tuple[Any, ...]] = []
+        self.steps: list[tuple[int, int]] = []
+        self.done: list[str] = []
+        self.made: list[tuple[Any, ...]] = []
+
+    def read_shard(self, _: str, shard: Any, offset: int) -> Iterator[pa.RecordBatch]:
+        rows = [
+            {"key": b"k", "value": b"%d" % at, "offset": at, "timestamp": NOW}
+            | self.rows.get(at, {})
+            for at in self.offsets[shard.number]
+            if at >= offset
+        ]
+        for at in range(0, len(rows), 2):
+            yield pa.RecordBatch.from_pylist(rows[at : at + 2], schema=SCHEMA)
+
+    def store(self, _: object) -> Any:
+        def read(slots: Iterable[ProgressSlot]) -> dict[ProgressSlot, Any]:
+            latest = None if self.latest is None else ShardProgress(self.latest, 0, "p")
+            return {s: latest if s == PLAN.attempts else self.progress for s in slots}
+
+        return SimpleNamespace(
+            read=read, group_metadata=lambda group: group, close=lambda: self.done.append("close")
+        )
+
+    def producer(
+        self,
+        settings: Any,
+        name: str,
+        topic: str,
+        _: float,
+        *,
+        on_delivery: Callable[[Any, Any], None],
+        **more: Any,
+    ) -> Any:
+        self.made.append((name, topic, more))
+        assert len(self.made) < 20, "sends for ever"
+        open_: list[tuple[Any, ...]] = []
+        following: list[ShardProgress] = []
+
+        def call(name: str) -> None:
+            left = self.failing.get(name, -1)
+            self.failing[name] = left - 1
+            if left == 0:
+                if self.refused is not None:
+                    on_delivery(self.refused, None)
+                raise self.error
+
+        def add(*record: Any) -> None:
+            call("produce")
+            open_.append(record)
+
+        def send_offsets(offsets: Any, group: str, _: float) -> None:
+            call("offsets")
+            assert (group, offsets[0].topic, offsets[0].partition) == ("g", "copy", 0)
+            following.append(ShardProgress(offsets[0].offset, **json.loads(offsets[0].metadata)))
+
+        def commit(_: float) -> None:
+            call("commit")
+            self.arrived += open_
+            self.progress = following[-1]
+            self.steps.append((self.progress.offset, self.progress.records))
+            call("committed")
+
+        def abort(_: float) -> None:
+            self.done.append("abort")
+            call("abort")
+
+        class Producer:
+            begin_transaction = staticmethod(lambda: None)
+            produce = staticmethod(add)
+            poll = flush = staticmethod(lambda _: call("poll"))
+            send_offsets_to_transaction = staticmethod(send_offsets)
+            commit_transaction = staticmethod(commit)
+            abort_transaction = staticmethod(abort)
+            purge = staticmethod(lambda: self.done.append("purge"))
+
+            def __len__(self) -> int:
+                return 0
+
+        return Producer()
+
+
+@pytest.fixture
+def link(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Link:
+    link = Link()
+    monkeypatch.setattr(sending, "read_shard", link.read_shard)
+    monkeypatch.setattr(sending, "ProgressStore", link.store)
+    monkeypatch.setattr(sending, "fenced_producer", link.producer)
+    monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 1)
+    return link
+
+
+def chain_job(**changes: Any) -> SendJob:
+    return job(**{"shards": CHAIN} | changes)
+
+
+@pytest.mark.parametrize("fails", [None, "commit", "committed", "offsets", "poll", "produce"])
+@pytest.mark.parametrize("most", [1, 2, 4, 99])
+def test_send_chain(
+    link: Link, monkeypatch: pytest.MonkeyPatch, most: int, fails: str | None
+) -> None:
+    """Each record of a chain arrives once and in order, wherever and however a call fails.
+
+    Also if nobody knows whether a commit took effect.
+    """
+    monkeypatch.setattr(sending, "TRANSACTION_RECORDS", most)
+    if fails is not None:
+        link.failing[fails] = 1 if most < 4 else 0
+
+    sending.send_shard(chain_job())
+
+    values = [record[1] for record in link.arrived]
+    assert values == [b"%d" % at for offsets in OFFSETS.values() for at in offsets]
+    assert link.progress == ShardProgress(*STEPS[-1], "p")
+    assert set(link.steps) <= set(STEPS)
+    assert link.done[-1] == "close"
+    assert link.done.count("abort") == (fails is not None)
+
+
+def test_send_chain_from_progress(link: Link) -> None:
+    """Whatever is sent already, the rest is sent, each with its offset to go on from."""
+    sent = []
+    for at, step in enumerate(STEPS):
+        link.progress, link.steps, link.arrived = ShardProgress(*step, "p"), [], []
+        sent.append(sending.send_shard(chain_job()))
+        assert link.steps == STEPS[at + 1 :]
+        assert len(link.arrived) == 5 - at
+
+    assert sent == [5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("has_provenance", [True, False])
+def test_send_whole_record(link: Link, has_provenance: bool) -> None:
+    """A record arrives with all that it has, where the plan says, and its origin if asked for."""
+    link.rows[11] = {"key": None, "headers": [{"key": "h", "value": b"1"}]}
+    origin = [
+        ("kafka-drain.topic", b"t"), ("kafka-drain.partition", b"0"), ("kafka-drain.offset", b"11")
+    ]  # fmt: skip
+
+    sending.send_shard(chain_job(provenance=has_provenance, largest_batch=4_096))
+
+    at = int(NOW.timestamp() * 1000)
+    headers = [("h", b"1"), *(origin if has_provenance else [])]
+    assert link.arrived[1] == ("copy", b"11", None, 0, None, None, at, headers)
+    assert bool(link.arrived[0][-1]) is has_provenance
+    # All attempts, and all transactions of one, fence each other by this name.
+    assert {made[:2] for made in link.made} == {("kafka-drain-republish-k-0", "copy")}
+    assert {made[2]["batch.size"] for made in link.made} == {3_096}
+
+
+@pytest.mark.parametrize(
+    ("progress", "says"),
+    [
+        (None, "the progress of t-0 in group g is missing"),
+        (ShardProgress(10, 0, "another"), "belongs to plan another, this is plan p"),
+    ],
+)
+def test_send_no_progress(link: Link, progress: ShardProgress | None, says: str) -> None:
+    """Progress that is lost, or of another plan, never means to start again."""
+    link.progress = progress
+
+    with pytest.raises(ProgressError, match=says):
+        sending.send_shard(chain_job())
+
+    assert link.arrived == []
+
+
+@pytest.mark.parametrize("latest", [None, 1, 2])
+def test_send_superseded(link: Link, latest: int | None) -> None:
+    """An attempt that was fenced by a later one leaves the rest to it; by none, it goes on."""
+    link.failing["commit"] = 2
+    link.latest = latest
+
+    if latest == 2:
+        with pytest.raises(SupersededError, match=r"attempt 2 of run k took over .* attempt 1"):
+            sending.send_shard(chain_job())
+    else:
+        sending.send_shard(chain_job())
+
+    assert len(link.arrived) == (2 if latest == 2 else 5)
+
+
+def test_send_chain_another_writer(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another writer commits between two transactions isn't sent again."""
+
+    def fenced_producer(*asked: Any, **more: Any) -> Any:
+        if len(link.made) == 2:
+            link.progress = ShardProgress(*STEPS[4], "p")
+        return link.producer(*asked, **more)
+
+    monkeypatch.setattr(sending, "fenced_producer", fenced_producer)
+
+    sending.send_shard(chain_job())
+
+    assert [record[1] for record in link.arrived] == [b"10", b"11", b"8"]
+
+
+@pytest.mark.parametrize("fails", [None, LATE, DENIED])
+def test_send_stopped(link: Link, fails: Exception | None) -> None:
+    """A stop aborts what is open, and takes no more; if that fails, nothing is sent after it."""
+    if fails is not None:
+        link.failing["abort"], link.error = 0, fails
+
+    with pytest.raises(DeliveryError, match="sending t-0 and 1 more was stopped"):
+        sending.send_shard(chain_job(), lambda: len(link.arrived) == 2)
+
+    assert len(link.arrived) == 2
+    assert link.done == ["abort", *(["purge"] if fails else []), "close"]
+
+
+@pytest.mark.parametrize(
+    ("number", "offsets", "says"),
+    [
+        (0, [10, 11], r"hold 2 records of t-0 .* the plan has 3;"),
+        (0, [10, 11, 12, 13], r"hold 4 records of t-0 .* the plan has 3;"),
+        (1, [7], r"hold 1 records of t-0 .* the plan has 2;"),
+        (1, [7, 8, 9], r"hold 3 records of t-0 .* the plan has 2;"),
+    ],
+)
+def test_send_not_as_planned(
+    link: Link, monkeypatch: pytest.MonkeyPatch, number: int, offsets: list[int], says: str
+) -> None:
+    """Files with more or fewer records than planned: their transaction is aborted."""
+    monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 99)
+    link.offsets[number] = offsets
+
+    with pytest.raises(ManifestInvalidError, match=says):
+        sending.send_shard(chain_job())
+
+    assert link.arrived == []
+    assert link.done == ["abort", "close"]
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_send_refused(link: Link, is_late: bool) -> None:
+    """A record that Kafka refuses, at once or later, is said with what helps; no try follows."""
+    link.failing["commit" if is_late else "produce"] = 1
+    link.error = LATE if is_late else KafkaException(TOO_LARGE)
+    link.refused = TOO_LARGE if is_late else None
+    at = "sending t-0 to copy-0" if is_late else "the record at offset 11 of t-0"
+
+    with pytest.raises(SourceRecordError, match=rf"{at}: .*too large.*max\.message\.bytes"):
+        sending.send_shard(chain_job())
+
+    assert len(link.arrived) == 1
+    assert link.done == ["abort", "close"]
+
+
+def test_send_refused_passing(link: Link) -> None:
+    """What Kafka says of a record and that another try helps against isn't the end."""
+    link.failing["commit"] = 1
+    link.refused = KafkaError(KafkaError._MSG_TIMED_OUT, "too late")
+
+    sending.send_shard(chain_job())
+
+    assert len(link.arrived) == 5
+
+
+def test_send_nul_in_header_name(link: Link) -> None:
+    """A header name that librdkafka would cut off is never sent."""
+    link.rows[11] = {"headers": [{"key": "a\0b", "value": b"1"}]}
+
+    with pytest.raises(SourceRecordError, match=r"11"):
+        sending.send_shard(chain_job())
+
+    assert len(link.arrived) == 1
+    assert link.done == ["abort", "close"]
+
+
+@pytest.mark.parametrize(
+    ("most", "most_bytes", "found"),
+    [
+        (9, 0, (1, 10)), (9, 9, (1, 10)), (9, 10, (2, 10)), (9, 29, (2, 10)),
+        (9, 30, (3, 30)), (9, 34, (3, 30)), (9, 35, (4, 35)), (2, 99, (2, 10)), (3, 10, (2, 10)),
+    ],
+)  # fmt: skip
+def test_source_take(
+    monkeypatch: pytest.MonkeyPatch, most: int, most_bytes: int, found: tuple[int, int]
+) -> None:
+    """As many records as fit are taken, keys and values counted, but never none."""
+    contents = [(b"k", b"v" * 9), (None, None), (b"k" * 20, None), (None, b"v" * 5)]
+    rows = [{"key": k, "value": v, "offset": at} for at, (k, v) in enumerate(contents)]
+    batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    monkeypatch.setattr(sending, "read_shard", lambda *_: iter([batch]))
+    file = replace(PLAN.shards[1].files[0], first=0, last=3, records=4)
+    source = sending._Source(job(shards=(replace(PLAN.shards[1], files=(file,)),)))
+    source.go_to(ShardProgress(0, 0, "p"))
+
+    taken = source.take(most, most_bytes)
+
+    assert taken is not None
+    assert (taken[0].num_rows, taken[1]) == found
+    rest = source.take(9, 99)
+    assert found[0] + (rest[0].num_rows if rest is not None else 0) == 4

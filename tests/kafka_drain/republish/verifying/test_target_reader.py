@@ -12,6 +12,14 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_drain.data_files.content_hash import UNREADABLE
+from kafka_drain.errors import (
+    AuthorizationError,
+    KafkaDrainError,
+    KafkaUnavailableError,
+    SourceRecordError,
+    TransientError,
+)
 from kafka_drain.kafka import reading_client
 from kafka_drain.kafka.fetch_size import FIRST_BYTES, MOST_BYTES
 from kafka_drain.offsets import TopicPartition
@@ -246,3 +254,137 @@ def test_read_replica_behind(
     batches = reader.messages(lambda: is_complete)
 
     assert [message.offset() for batch in batches for message in batch] == list(range(ends))
+
+
+TP = TopicPartition("t", 0)
+
+
+def message(offset: int, code: int | None = None) -> Any:
+    """A record, or an event, as the client returns it."""
+    parts = {
+        "error": None if code is None else KafkaError(code, "why"),
+        "offset": offset,
+        "headers": [("h", b"1")],
+        "key": b"k",
+        "value": b"v%d" % offset,
+        "timestamp": (1, 1_000 + offset),
+    }
+    return SimpleNamespace(**{name: lambda x=x: x for name, x in parts.items()})
+
+
+def reader_of(
+    patch: pytest.MonkeyPatch, takes: list[list[Any]], *, first: int = 0, end: int, stable: int = 0
+) -> TargetReader:
+    """A reader whose client gives these messages, a second each, and then nothing."""
+    now = [0.0]
+    left = list(takes)
+
+    class Consumer:
+        def __init__(self, _: dict[str, Any]) -> None: ...
+
+        def assign(self, _: Any) -> None: ...
+
+        def consume(self, *_: Any) -> list[Any]:
+            now[0] += 1.0
+            assert now[0] < 1_000, "reads for ever"
+            return left.pop(0) if left else []
+
+        def close(self) -> None: ...
+
+    patch.setattr(reading_client, "Consumer", Consumer)
+    patch.setattr(target_reader, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    cluster: Any = SimpleNamespace(
+        config=SimpleNamespace(for_librdkafka=dict), latest=lambda *_: {TP: stable}
+    )
+    return TargetReader(cluster, TP, first=first, end=end, with_keys=True, timeout_seconds=TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "says"),
+    [
+        (KafkaError._AUTO_OFFSET_RESET, TransientError, "all records from offset 3; verify again"),
+        (KafkaError.OFFSET_OUT_OF_RANGE, TransientError, "all records from offset 3; verify again"),
+        (KafkaError._BAD_MSG, SourceRecordError, "t-0"),
+        (KafkaError.INVALID_MSG, SourceRecordError, "t-0"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, AuthorizationError, "reading t-0 back"),
+    ],
+)
+def test_read_event_ends(
+    monkeypatch: pytest.MonkeyPatch, code: int, kind: type[KafkaDrainError], says: str
+) -> None:
+    """Records that are gone, damaged or refused are never taken for a partition that ends."""
+    reader = reader_of(monkeypatch, [[message(3)], [message(4), message(5, code)]], first=3, end=6)
+
+    with pytest.raises(kind, match=says):
+        list(reader.messages(lambda: True))
+
+
+def test_read_event_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the client gets over by itself ends nothing, and takes no record away."""
+    passes = message(-1, KafkaError._TRANSPORT)
+    takes = [[message(0), passes, message(1)], [passes], [], [message(2)]]
+    reader = reader_of(monkeypatch, takes, end=3)
+
+    found = [each.offset() for batch in reader.messages(lambda: True) for each in batch]
+
+    assert found == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("stable", "kind", "says"),
+    [
+        (2, TransientError, "last stable offset has been 2 .* its high watermark is 5"),
+        (5, KafkaUnavailableError, "sent nothing from offset 2 .* expected records up to 5"),
+    ],
+)
+def test_read_stalled(
+    monkeypatch: pytest.MonkeyPatch, stable: int, kind: type[KafkaDrainError], says: str
+) -> None:
+    """Silence before the end is another's open transaction, or Kafka's; never the end."""
+    takes = [[message(0), message(1)], [message(2, KafkaError._PARTITION_EOF)]]
+    reader = reader_of(monkeypatch, takes, end=5, stable=stable)
+
+    with pytest.raises(kind, match=says) as raised:
+        list(reader.messages(lambda: False))
+
+    assert type(raised.value) is kind
+
+
+def test_read_ends_with_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction's marker at the end is no record that is missing, nor waited for."""
+    takes = [[message(0), message(1)], [message(3, KafkaError._PARTITION_EOF)]]
+    reader = reader_of(monkeypatch, takes, end=3, stable=3)
+
+    assert [each.offset() for batch in reader.messages(bool) for each in batch] == [0, 1]
+
+
+@pytest.mark.parametrize(("first", "end", "found"), [(0, 2, [0, 1]), (1, 2, [1]), (2, 2, [])])
+def test_read_within_range(
+    monkeypatch: pytest.MonkeyPatch, first: int, end: int, found: list[int]
+) -> None:
+    """Records that arrived after the end was known aren't ours to compare."""
+    reader = reader_of(monkeypatch, [[message(at) for at in range(first, 4)]], first=first, end=end)
+
+    assert [each.offset() for batch in reader.messages(bool) for each in batch] == found
+
+
+def test_read_whole_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a record is compared; headers that nobody can read are those of another's record."""
+
+    def fails(error: Exception) -> Any:
+        def headers() -> Any:
+            raise error
+
+        return headers
+
+    there = [message(at) for at in range(3)]
+    there[1].headers = fails(SystemError())
+    there[2].headers = fails(UnicodeDecodeError("utf-8", b"", 0, 1, ""))
+
+    [found] = reader_of(monkeypatch, [there], end=3).read(lambda: True)
+
+    assert found.keys == [b"k"] * 3
+    assert found.values == [b"v0", b"v1", b"v2"]
+    assert found.headers == [[("h", b"1")], UNREADABLE, UNREADABLE]
+    assert found.timestamps == [1_000, 1_001, 1_002]
+    assert (found.offsets, found.with_keys) == ([0, 1, 2], True)
