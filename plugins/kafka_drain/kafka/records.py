@@ -106,10 +106,11 @@ def read_records(
 
 def consumer_error(error: KafkaError, tp: TopicPartition, offset: int) -> KafkaDrainError:
     """Return our error for one of a consumer that validates."""
-    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+    if error.name().endswith("AUTHORIZATION_FAILED"):
+        lacks = f"Topic {tp.topic}" if error.name().startswith("TOPIC") else f"Group {GROUP}"
         return AuthorizationError(
-            f"Kafka refused to let group {GROUP} read {tp} from offset {offset} to explain a "
-            f"gap ({error.str()}); expected the ACL READ on Group {GROUP}; add it"
+            f"Kafka refused to let group {GROUP} read {tp} from offset {offset} ({error.str()}); "
+            f"expected the ACL READ on {lacks}; add it"
         )
     if error.code() in DAMAGED:
         return SourceRecordError(damage_heard(tp, error.str(), offset))

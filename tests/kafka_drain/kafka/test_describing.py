@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -19,8 +20,22 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kafka_drain.kafka import describing
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster_state import Acl, Part, PartOutcome
+from kafka_drain.kafka.cluster_state import (
+    ASKED,
+    UNAVAILABLE_PARTS,
+    Acl,
+    Broker,
+    ClusterState,
+    GroupOffset,
+    GroupState,
+    Part,
+    PartOutcome,
+    PartResult,
+    ScramUser,
+    Settings,
+)
 from kafka_drain.kafka.describing import ClusterDescriber, _topic_state, outcome_of
 
 
@@ -114,3 +129,215 @@ def test_describe_acls(
         PartOutcome.CAPTURED,
         detail,
     )
+
+
+class Told(AclsOnly):
+    """A cluster with a broker, two topics and some groups, of which it may refuse to tell.
+
+    Attributes:
+        refused: The code for each topic, group or request.
+        may: Whether this user may describe the cluster.
+        known: The groups that the client knows.
+        others: Groups of other types: their protocols.
+        offsets: The committed offsets of each group in partition 0 of a topic.
+    """
+
+    def __init__(self, **refused: int) -> None:
+        self.refused = refused
+        self.may = True
+        self.known = ["b", "a"]
+        self.others = dict[str, str]()
+        self.offsets = {"a": {"t": 5, "u": -1001}, "b": dict[str, int]()}
+
+    def answer(self, name: str, value: Any) -> Future[Any]:
+        if name not in self.refused:
+            return answered(value)
+        future: Future[Any] = Future()
+        future.set_exception(KafkaException(KafkaError(self.refused[name], "broker 7 at 12:00")))
+        return future
+
+    def list_topics(self, timeout: float) -> Any:
+        topics = {name: SimpleNamespace(partitions=[0]) for name in ("t", "u", "v")}
+        return SimpleNamespace(cluster_id="c", topics=topics)
+
+    def describe_cluster(self, **how: object) -> Future[Any]:
+        assert how.pop("include_authorized_operations")
+        nodes = [SimpleNamespace(id=n, host=f"h{n}", port=9, rack=None) for n in (2, 1)]
+        may = [AclOperation.DESCRIBE] if self.may else None
+        return self.answer(
+            "cluster", SimpleNamespace(cluster_id="c", authorized_operations=may, nodes=nodes)
+        )
+
+    def describe_topics(self, _: object, **__: object) -> dict[str, Future[Any]]:
+        described = SimpleNamespace(topic_id="i", partitions=[SimpleNamespace(replicas=[1])])
+        return {name: self.answer(name, described) for name in ("t", "u")}
+
+    def describe_configs(self, resources: Any, **_: object) -> dict[Any, Future[Any]]:
+        return {each: answered({}) for each in resources}
+
+    def list_consumer_groups(self, **_: object) -> Future[Any]:
+        type_, state = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="EMPTY")
+        listed = [SimpleNamespace(group_id=name, type=type_, state=state) for name in self.known]
+        errors = [KafkaError(self.refused[name]) for name in ("listing",) if name in self.refused]
+        return answered(SimpleNamespace(valid=listed, errors=errors))
+
+    def list_groups(self, **_: object) -> list[Any]:
+        known = dict.fromkeys(self.known, "consumer")
+        return [
+            SimpleNamespace(id=name, protocol_type=protocol)
+            for name, protocol in {**known, **self.others}.items()
+        ]
+
+    def describe_user_scram_credentials(self, **_: object) -> Future[Any]:
+        info = SimpleNamespace(mechanism=SimpleNamespace(name="SCRAM_SHA_512"), iterations=4096)
+        return self.answer("users", {"me": SimpleNamespace(scram_credential_infos=[info])})
+
+    def describe_acls(self, *_: object, **__: object) -> Future[Any]:
+        return self.answer("acls", super().describe_acls().result())
+
+    def reader(self, _: KafkaConfig, group: str) -> Any:
+        def committed(wanted: Any, timeout: float) -> list[Any]:
+            self.answer(group, None).result()
+            return [
+                SimpleNamespace(
+                    topic=each.topic,
+                    partition=each.partition,
+                    offset=self.offsets.get(group, {}).get(each.topic, -1001),
+                    leader_epoch=3,
+                    metadata=None,
+                )
+                for each in wanted
+            ]
+
+        return nullcontext(SimpleNamespace(committed=committed))
+
+
+@pytest.fixture
+def describe(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ClusterState]:
+    """Describes a cluster, as far as it concerns its topics `t` and `u`."""
+
+    def ask(told: Told, **options: Any) -> ClusterState:
+        monkeypatch.setattr(describing, "OffsetReader", told.reader)
+        describer = ClusterDescriber(KafkaConfig({"bootstrap.servers": "x:1"}))
+        describer.__dict__["_admin"] = told
+        return describer.describe(["u", "t"], **options)
+
+    return ask
+
+
+Describe = Callable[..., ClusterState]
+DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_describe(describe: Describe) -> None:
+    """All parts are told, in an order that doesn't depend on the answers'."""
+    found = describe(Told())
+
+    assert found.cluster_id == "c"
+    assert found.parts == {
+        part: PartResult(PartOutcome.CAPTURED, "")
+        if part in ASKED
+        else PartResult(PartOutcome.UNSUPPORTED, UNAVAILABLE_PARTS[part])
+        for part in Part
+    }
+    assert found.groups == (GroupState("a", "classic", "empty", (GroupOffset("t", 0, 5, 3, ""),)),)
+    settings = found.settings
+    assert [topic.name for topic in settings.topics or ()] == ["t", "u"]
+    assert settings.brokers == (Broker(1, "h1", 9, None), Broker(2, "h2", 9, None))
+    assert settings.users == (ScramUser("me", "SCRAM-SHA-512", 4096),)
+    # The other one is on a group without offsets.
+    assert [acl.name for acl in settings.acls or ()] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "part", "outcome", "detail"),
+    [
+        ({"t": DENIED}, Part.TOPICS, PartOutcome.CAPTURED, "t: not_authorised"),
+        (
+            {"t": DENIED, "u": DENIED},
+            Part.TOPICS,
+            PartOutcome.NOT_AUTHORISED,
+            "TOPIC_AUTHORIZATION_FAILED",
+        ),
+        ({"a": KafkaError._TRANSPORT}, Part.GROUPS, PartOutcome.CAPTURED, "a: unanswered"),
+        # Groups of a broker that doesn't answer aren't gone.
+        ({"listing": KafkaError._TRANSPORT}, Part.GROUPS, PartOutcome.UNANSWERED, "_TRANSPORT"),
+        (
+            {"acls": KafkaError.SECURITY_DISABLED},
+            Part.ACLS,
+            PartOutcome.UNSUPPORTED,
+            "SECURITY_DISABLED",
+        ),
+        ({"users": KafkaError._TIMED_OUT}, Part.USERS, PartOutcome.UNANSWERED, "_TIMED_OUT"),
+    ],
+)
+def test_describe_refused(
+    refused: dict[str, int], part: Part, outcome: PartOutcome, detail: str, describe: Describe
+) -> None:
+    """What isn't told is noted in its part, in words that are the same each time."""
+    found = describe(Told(**refused))
+
+    assert found.parts[part] == PartResult(outcome, detail)
+    captured = {each for each, result in found.parts.items() if result.outcome == "captured"}
+    assert captured | {part} == set(ASKED)
+    if refused.keys() == {"t"}:
+        assert [topic.name for topic in found.settings.topics or ()] == ["u"]
+
+
+def test_describe_unseen(describe: Describe) -> None:
+    """Who may not describe the cluster sees some groups, and asks for neither ACLs nor users."""
+    told = Told()
+    told.may = False
+
+    found = describe(told).parts
+
+    assert found[Part.GROUPS].outcome == PartOutcome.CAPTURED
+    assert "lacks DESCRIBE on the cluster" in found[Part.GROUPS].detail
+    for part in (Part.ACLS, Part.USERS):
+        assert found[part].outcome == PartOutcome.NOT_AUTHORISED
+
+
+def test_describe_nobody(describe: Describe) -> None:
+    """Without an answer, nothing is known, and nothing raised."""
+    found = describe(Told(cluster=KafkaError._TRANSPORT), parts=[Part.TOPICS])
+
+    assert (found.cluster_id, found.groups, found.settings) == ("", None, Settings())
+    assert {found.parts[part].outcome for part in ASKED} == {PartOutcome.UNANSWERED}
+
+
+def test_describe_groups_of_other_types(describe: Describe) -> None:
+    """A group that the client can't describe counts by its offsets; without any, it is named."""
+    told = Told()
+    told.others = {"share": "", "streams": "", "connect": "connect"}
+    told.offsets["streams"] = {"t": 0}
+
+    found = describe(told)
+
+    assert [(group.name, group.type, group.state) for group in found.groups or ()] == [
+        ("a", "classic", "empty"),
+        ("streams", "unknown", "unknown"),
+    ]
+    assert found.parts[Part.GROUPS].detail.startswith("share: of a type that this client can't")
+
+
+def test_describe_groups_asked_for(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the groups that count are asked for, and so many at most."""
+    told = Told()
+    told.others = {"share": "", "streams": ""}
+    told.offsets |= {"streams": {"t": 0}, "b": {"t": 1}}
+
+    found = describe(told, parts=[Part.GROUPS], only=["a", "streams"])
+
+    assert [group.name for group in found.groups or ()] == ["a", "streams"]
+    assert found.parts[Part.GROUPS].detail == ""
+    assert found.parts[Part.TOPICS].outcome == PartOutcome.OFF
+    monkeypatch.setattr(describing, "MOST_GROUPS", 2)
+    found = describe(told, parts=[Part.GROUPS])
+    assert [group.name for group in found.groups or ()] == ["a", "b"]
+    assert found.parts[Part.GROUPS].detail.endswith(
+        "only the first 2 of the cluster's groups by name"
+    )
+    monkeypatch.setattr(describing, "MOST_GROUPS", 4)
+    assert "only the first" not in describe(told).parts[Part.GROUPS].detail
+    monkeypatch.setattr(describing, "GROUPS_SECONDS", -1)
+    assert describe(told).parts[Part.GROUPS].detail.startswith("a: unanswered; b: unanswered")

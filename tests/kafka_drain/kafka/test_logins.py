@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import time
 from datetime import datetime
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -140,19 +141,27 @@ def test_msk_iam_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_google_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Google's brokers get header, claims and the access token; its end is in UTC."""
-    credentials = SimpleNamespace(
-        refresh=lambda _request: None,
-        token="access",
-        expiry=datetime(2026, 7, 1, 12),
-        service_account_email="drain@p.iam",
-    )
+    # Before it is refreshed, it has no token, and the account of a machine is its alias.
+    credentials = SimpleNamespace(token=None, expiry=None, service_account_email="default")
+
+    def refresh(request: Any) -> None:
+        assert type(request) is requests.Request
+        credentials.token, credentials.expiry = "access", datetime(2026, 7, 1, 12)
+        credentials.service_account_email = "drain@p.iam"
+
+    credentials.refresh = refresh
     modules: dict[str, Any] = {
         name: ModuleType(name) for name in ("google", "google.auth", "google.auth.transport")
     }
     requests: Any = ModuleType("google.auth.transport.requests")
-    requests.Request = object
+    requests.Request = type("Request", (), {})
     modules["google"].auth = modules["google.auth"]
-    modules["google.auth"].default = lambda scopes: (credentials, "project")
+
+    def default(scopes: list[str]) -> tuple[Any, str]:
+        assert scopes == ["https://www.googleapis.com/auth/cloud-platform"]
+        return credentials, "project"
+
+    modules["google.auth"].default = default
     for name, module in {**modules, "google.auth.transport.requests": requests}.items():
         monkeypatch.setitem(sys.modules, name, module)
 
@@ -166,6 +175,7 @@ def test_google_token(monkeypatch: pytest.MonkeyPatch) -> None:
     assert access == "access"
     assert json.loads(header) == {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
     claims = json.loads(claims)
+    assert abs(claims["iat"] - time.time()) < 60
     assert {"exp": ends, "iss": "Google", "scope": "kafka", "sub": "drain@p.iam"}.items() <= (
         claims.items()
     )

@@ -60,3 +60,13 @@ def test_query_key(name: str) -> None:
     changed = replace(SPEC, **{name: value})
 
     assert (changed.query_key == SPEC.query_key) is is_same
+
+
+def test_source_options() -> None:
+    """Limits of a poll replace those that the pipeline's options have."""
+    given = {"subscribe": "t", "kafka.max.poll.records": "500"}
+
+    spec = replace(SPEC, reader_options=given, poll_options={"kafka.max.poll.records": "7"})
+
+    assert spec.source_options == {"subscribe": "t", "kafka.max.poll.records": "7"}
+    assert replace(spec, poll_options={}).source_options == given

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upath import UPath
 
 from kafka_drain.errors import ArchiveError
+from kafka_drain.spark import run_folder
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key, name_of
 from kafka_drain.storage.paths import locate
 
@@ -72,6 +74,47 @@ def test_remove_with_code(tmp_path: Path) -> None:
     run.remove()
 
     assert not Path(str(run.path)).exists()
+
+
+def test_written_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who finds a run finds its spec, who finds a result its answers; a kill may come between."""
+    written = list[str]()
+    for name in ("write_document", "write_text"):
+        write = getattr(run_folder, name)
+
+        def noting(path: UPath, content: Any, write: Any = write) -> None:
+            written.append(path.name)
+            write(path, content)
+
+        monkeypatch.setattr(run_folder, name, noting)
+    run = folder(tmp_path)
+
+    run.write(RUN, SPEC)
+    run.write_result({}, "{}")
+
+    assert written == ["spec.json", "run.json", "answers.jsonl", "result.json"]
+
+
+def test_remove_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that can't be removed as a whole is no later run's."""
+    run = folder(tmp_path)
+    run.write(RUN, SPEC)
+    monkeypatch.setattr(run_folder, "list_folder", {}.__getitem__)
+
+    with pytest.raises(KeyError):
+        run.remove()
+
+    assert (run.run(), run.spec()) == (None, SPEC)
+
+
+def test_all_of(tmp_path: Path) -> None:
+    """The newest run comes first."""
+    now = datetime.now(timezone.utc)
+    names = [name_of(now - timedelta(seconds=ago), token) for ago, token in ((0, "a"), (5, "b"))]
+    for name in reversed(names):
+        folder(tmp_path, name).write(RUN, SPEC)
+
+    assert [run.path.name for run in RunFolder.all_of(locate(tmp_path))] == names
 
 
 def test_new_removes_old(tmp_path: Path) -> None:

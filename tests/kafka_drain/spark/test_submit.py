@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kafka_drain
+import kafka_drain_spark
+from kafka_drain.config.encryption import Encryption
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.spark import java
+from kafka_drain.config.spark_conf import AVRO_LIMITS, FIXED, compile_less
+from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.spark import java, submit
+from kafka_drain.spark.jars import fetch
 from kafka_drain.spark.java import Java
 from kafka_drain.spark.submit import (
+    IN_CLUSTER,
     SHARED_CLASSES,
+    SparkApplication,
+    check_spark_version,
+    connector_jars,
     for_master,
+    for_offsets,
     java_options_elsewhere,
+    kafka_options,
+    may_outlive,
     prepare_application,
     read_properties,
     spark_environment,
@@ -155,3 +173,223 @@ def test_prepare_application_keeps_site_options(
 def test_read_properties(text: str, found: dict[str, str]) -> None:
     """A file of properties is read as Java reads it."""
     assert read_properties(text) == found
+
+
+Prepare = Callable[..., SparkApplication]
+
+
+@pytest.fixture
+def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
+    """Prepares a drain on a machine that has a Java, whatever its site sets."""
+    for name in ("SPARK_CONF_DIR", *submit._JAVA_VARIABLES, *submit._FOR_CONNECT):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(java, "require_java", lambda: Java(Path("/jdk/bin/java"), 17))
+    monkeypatch.setattr(submit, "find_class_archive", lambda _: Path("/classes.jsa"))
+
+    def make(master: str, deploy_mode: str = "client", fixed: Any = None, **keys: Any) -> Any:
+        defaults: dict[str, Any] = {"archive": str(tmp_path / "archive"), "jars": ["/j/a.jar"]}
+        pipeline = Pipeline(name="p", topics=["t"], **defaults | keys)
+        with for_master(master, deploy_mode):
+            return submit.prepare_application(
+                "p",
+                kind="drain",
+                spec_path=tmp_path / "spec",
+                pipeline=pipeline,
+                folder=tmp_path,
+                fixed=fixed,
+            )
+
+    return make
+
+
+def test_prepare_application_packages(prepare: Prepare) -> None:
+    """Driver and executors get all modules of both packages, as they are here."""
+    with zipfile.ZipFile(prepare("sc://h", jars=[]).py_files) as archive:
+        sent = {name: archive.read(name) for name in archive.namelist()}
+
+    folders = [Path(str(package.__file__)).parent for package in (kafka_drain, kafka_drain_spark)]
+    assert sent == {
+        str(path.relative_to(folder.parent)): path.read_bytes()
+        for folder in folders
+        for path in folder.rglob("*.py")
+    }
+    assert {"kafka_drain/spark/submit.py", "kafka_drain_spark/job.py"} <= sent.keys()
+
+
+def test_prepare_application_on_this_machine(prepare: Prepare, tmp_path: Path) -> None:
+    """The driver has this Python, and Java's classes in the archive, whose jars come first."""
+    found = prepare("local[1]", spark_conf={"spark.driver.extraClassPath": "/k"})
+
+    assert found.conf["spark.pyspark.driver.python"] == sys.executable
+    assert found.conf["spark.driver.extraClassPath"] == "/j/a.jar:/k"
+    assert "-XX:SharedArchiveFile=/classes.jsa" in found.conf["spark.driver.extraJavaOptions"]
+    assert "/classes.jsa" not in found.conf["spark.executor.extraJavaOptions"]
+    assert not IN_CLUSTER.keys() & found.conf.keys()
+    assert found.environment["PYSPARK_PYTHON"] == sys.executable
+    assert (found.jars, found.archive) == (["/j/a.jar"], str(tmp_path / "archive"))
+    assert (found.kind, found.specs) == ("drain", [tmp_path / "spec"])
+    assert not found.on_connect
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://h"])
+def test_prepare_application_in_cluster(
+    master: str, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver on another machine isn't told what is here: Python, files, options of Java."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC -agentlib:none")
+
+    found = prepare(master, "cluster")
+
+    assert IN_CLUSTER.items() <= found.conf.items()
+    assert "spark.pyspark.driver.python" not in found.conf
+    assert "spark.driver.extraClassPath" not in found.conf
+    options = found.conf["spark.driver.extraJavaOptions"]
+    assert "/classes.jsa" not in options
+    assert "-XX:+UseParallelGC" in options
+    assert "PYSPARK_PYTHON" not in found.environment
+    assert found.jars == ["/j/a.jar"]
+
+
+@pytest.mark.parametrize(("master", "jars"), [("local[1]", ["/j/a.jar"]), ("sc://h", [])])
+def test_prepare_application_precedence(master: str, jars: list[str], prepare: Prepare) -> None:
+    """A pipeline's settings replace defaults, but nothing that keeps records as they are."""
+    name = "spark.sql.adaptive.enabled"
+    given = {name: "true", "spark.x": "mine", "spark.y": "mine"}
+
+    found = prepare(master, jars=jars, spark_conf=given, fixed={"spark.x": "2"}).conf
+
+    assert {**FIXED, name: "true", "spark.x": "2", "spark.y": "mine"}.items() <= found.items()
+    assert prepare(master, jars=jars).conf[name] == "false"
+
+
+def test_prepare_application_for_connect(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server has jars and Java of its own; its Hadoop is told the store without the prefix."""
+    with pytest.raises(ConfigError, match="jars in the pipeline have no effect"):
+        prepare("sc://h")
+    store = {"spark.hadoop.fs.s3a.endpoint": "http://s"}
+    monkeypatch.setattr(submit, "_store_conf", lambda _: store)
+
+    found = prepare("sc://h", jars=[])
+
+    assert found.conf["fs.s3a.endpoint"] == "http://s"
+    assert not store.keys() & found.conf.keys()
+    assert (found.on_connect, found.jars, found.environment) == (True, [], {})
+    assert all(name.startswith(("spark.sql.", "fs.", "spark.redaction")) for name in found.conf)
+
+
+@pytest.mark.parametrize(
+    ("master", "mode", "elsewhere"),
+    [("local[1]", "client", False), ("yarn", "cluster", True), ("sc://h", "client", True)],
+)
+def test_prepare_application_encrypted(
+    master: str, mode: str, elsewhere: bool, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys are opened by a driver on this machine only, whose jars can do that."""
+    monkeypatch.setattr(submit, "connector_jars", lambda is_needed: ["/c.jar"])
+    monkeypatch.setattr(submit, "encryption_jars", lambda: ["/e.jar"])
+    encryption = Encryption(kms="file", key="k")
+    with for_master(master, mode):
+        assert may_outlive() is elsewhere
+    assert not may_outlive()
+
+    if elsewhere:
+        with pytest.raises(ConfigError, match="encryption needs a driver on this machine"):
+            prepare(master, mode, jars=[], encryption=encryption)
+    else:
+        assert prepare(master, jars=[], encryption=encryption).jars == ["/c.jar", "/e.jar"]
+        assert prepare(master, jars=[]).jars == ["/c.jar"]
+        assert prepare(master, encryption=encryption).jars == ["/j/a.jar"]
+
+
+@pytest.mark.parametrize("on_connect", [False, True])
+def test_for_offsets(on_connect: bool) -> None:
+    """Java's options are chosen for an application whose Java is ours."""
+    application = replace(fake_application("a"), conf={"x": "1"}, on_connect=on_connect)
+
+    found = for_offsets(application, 5)
+
+    expected = {"x": "1"} if on_connect else compile_less({"x": "1"}, 5)
+    assert found == replace(application, conf=expected)
+
+
+def test_with_needs_of_limits() -> None:
+    """Limits of one pipeline's values hold in the whole group, each once."""
+    name = "spark.executor.extraJavaOptions"
+    first = replace(fake_application("a"), conf={name: f"-Dx=1 {AVRO_LIMITS[0]}"})
+    other = replace(fake_application("b"), conf={name: f"-Dy=2 {' '.join(AVRO_LIMITS)}"})
+
+    assert with_needs_of(first, [first, other]).conf == {name: f"-Dx=1 {' '.join(AVRO_LIMITS)}"}
+    bare = fake_application("c")
+    assert with_needs_of(bare, [other]).conf == {name: " ".join(AVRO_LIMITS)}
+
+
+@pytest.mark.parametrize("jars", [[], ["/a.jar", "/b.jar"]])
+def test_command(jars: list[str]) -> None:
+    """The application comes after all options, and its arguments after it."""
+    application = replace(
+        fake_application("a"), conf={"x": "1 2"}, jars=jars, arguments=["drain", "/spec"]
+    )
+
+    assert application.command("m", ["--queue", "q"], "/bin/submit") == [
+        *("/bin/submit", "--master", "m", "--queue", "q", "--name", "a", "--conf", "x=1 2"),
+        *("--driver-memory", "1g", *(["--jars", "/a.jar,/b.jar"] if jars else [])),
+        *("--py-files", "/nowhere", "/nowhere", "drain", "/spec"),
+    ]
+
+
+def test_kafka_options(tmp_path: Path) -> None:
+    """A password goes to a file for this user alone, and never to where options are shown."""
+    settings = {"bootstrap.servers": "k:1", "security.protocol": "PLAINTEXT"}
+    assert kafka_options(KafkaConfig(settings), tmp_path) == (
+        {f"kafka.{name}": value for name, value in settings.items()},
+        "",
+    )
+    assert not list(tmp_path.iterdir())
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "s3cret"}
+
+    visible, path = kafka_options(
+        KafkaConfig({**settings, **login, "security.protocol": "SASL_SSL"}), tmp_path
+    )
+
+    assert visible["kafka.security.protocol"] == "SASL_SSL"
+    assert "s3cret" not in str(visible)
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+    assert "s3cret" in json.loads(Path(path).read_text())["kafka.sasl.jaas.config"]
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "refused"),
+    [
+        ((3, 5, 7), {"maxRecordsPerPartition": "5"}, True),
+        ((4, 0, 0), {"maxRecordsPerPartition": "5"}, False),
+        ((3, 5, 7), {"minPartitions": "5"}, False),
+    ],
+)
+def test_check_spark_version(
+    version: tuple[int, ...],
+    options: dict[str, str],
+    refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An option that an older Spark would ignore is refused with it."""
+    monkeypatch.setattr(submit, "spark_version", lambda: version)
+    pipeline = Pipeline(name="p", topics=["t"], archive="/a", source_options=options)
+
+    if refused:
+        with pytest.raises(ConfigError, match=r"installed version is 3\.5\.7"):
+            check_spark_version(pipeline)
+    else:
+        check_spark_version(pipeline)
+
+
+def test_connector_jars_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that reads no topic runs without the connector."""
+
+    def missing(_: object) -> list[Path]:
+        raise MachineError("missing")
+
+    monkeypatch.setattr(fetch, "verified", missing)
+
+    assert connector_jars(is_needed=False) == []
+    with pytest.raises(MachineError):
+        connector_jars(is_needed=True)

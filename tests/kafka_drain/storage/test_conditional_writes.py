@@ -60,10 +60,13 @@ def translated(cause: Exception) -> OSError:
         (OfAzure(409), True),
         (OfAzure(403), False),
         (OfGoogle(412), True),
+        (OfGoogle(409), True),
         (OfGoogle(503), False),
         (translated(OfAws("PreconditionFailed")), True),
         (translated(OfAws("ConditionalRequestConflict")), True),
         (translated(OfAws("NoSuchKey")), True),
+        (translated(OfAws("412")), True),
+        (translated(OfAws("409")), True),
         (translated(OfAws("AccessDenied")), False),
         (translated(ValueError("not AWS's")), False),
         (OSError("timed out"), False),
@@ -172,6 +175,19 @@ def test_create_object(protocol: str) -> None:
     create_object(path, b"x")
 
     assert path.fs.asked == [((path.path, b"x"), {"mode": "create"})]
+
+
+def test_create_object_locked_s3() -> None:
+    """S3 gets the lock in the same request, which only creates."""
+    path = at("s3")
+    until = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    create_object(path, b"x", Retention("compliance", until))
+
+    [(what, how)] = path.fs.asked
+    assert what == (path.path, b"x")
+    assert (how["mode"], how["ObjectLockMode"]) == ("create", "COMPLIANCE")
+    assert how["ObjectLockRetainUntilDate"] == until
 
 
 def test_create_object_locked_google() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from requests import Response, Session, exceptions
 
 from kafka_drain.errors import MachineError, StoreUnavailableError
 from kafka_drain.storage.webhdfs import WebHdfs
@@ -42,8 +43,9 @@ class Server:
             def _any(self) -> None:
                 parts = urlsplit(self.path)
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-                server.asked.append({"path": parts.path, "body": body, **query})
+                query = {name: values[0] for name, values in parse_qs(parts.query, True).items()}
+                kind = self.headers.get("Content-Type", "")
+                server.asked.append({"path": parts.path, "body": body, "type": kind, **query})
                 replies = server.replies
                 reply = replies.pop(0) if len(replies) > 1 else replies[0]
                 if reply is None:
@@ -121,6 +123,17 @@ def test_ask(serve: Any, client: Any) -> None:
     [asked] = server.asked
     assert asked["path"] == "/webhdfs/v1/a%20b/c%2B%25%3D"
     assert (asked["op"], asked["user.name"]) == ("MKDIRS", "me")
+
+
+def test_ask_without_name(serve: Any) -> None:
+    """Who has no name gives none; an answer may be empty."""
+    server = serve((200, b"", {}))
+    one = WebHdfs("hdfs://ns", [server.url], "")
+
+    assert one.ask("PUT", "SETTIMES", "/a") is None
+
+    assert "user.name" not in server.asked[0]
+    one._session().close()
 
 
 def test_ask_standby(serve: Any, client: Any, waited: list[float]) -> None:
@@ -221,20 +234,22 @@ def test_rename(serve: Any, client: Any, overwrite: bool, option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "overwrite", "error"),
+    ("reply", "overwrite", "error", "named"),
     [
-        (remote("FileAlreadyExistsException"), False, FileExistsError),
-        (remote("FileNotFoundException", status=404), False, FileNotFoundError),
-        ((200, b'{"boolean":false}', {}), False, FileExistsError),
-        ((200, b'{"boolean":false}', {}), True, OSError),
+        (remote("FileAlreadyExistsException"), False, FileExistsError, "hdfs://ns/a"),
+        (remote("FileNotFoundException", status=404), False, FileNotFoundError, "hdfs://ns/.a.tmp"),
+        ((200, b'{"boolean":false}', {}), False, FileExistsError, "/a"),
+        ((200, b'{"boolean": false}', {}), True, OSError, "/a"),
     ],
 )
 def test_rename_refused(
-    serve: Any, client: Any, reply: Reply, overwrite: bool, error: type[Exception]
+    serve: Any, client: Any, reply: Reply, overwrite: bool, error: type[OSError], named: str
 ) -> None:
     """A rename that wasn't done is an error, also where a server says so without one."""
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         client(serve(reply)).rename("/.a.tmp", "/a", overwrite=overwrite)
+
+    assert (type(caught.value), caught.value.filename) == (error, named)
 
 
 def test_read(serve: Any, client: Any) -> None:
@@ -306,7 +321,30 @@ def test_write(serve: Any, client: Any) -> None:
     [asked] = names.asked
     assert asked["body"] == b""
     assert "SYNC_BLOCK" in asked["createflag"]
-    assert data.asked[0]["body"] == b"content"
+    assert asked["overwrite"] == "true"
+    assert (data.asked[0]["body"], data.asked[0]["type"]) == (
+        b"content",
+        "application/octet-stream",
+    )
+
+
+def test_requests_end(serve: Any, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request waits for ever: neither for a connection, nor for the next byte."""
+    asked = list[tuple[str, object]]()
+    send = Session.request
+
+    def noting(session: Session, method: str, url: str, **options: Any) -> Response:
+        asked.append((method, options.get("timeout")))
+        return send(session, method, url, **options)
+
+    monkeypatch.setattr(Session, "request", noting)
+    one = client(serve(to(serve((200, b"content", {})))))
+
+    one.read("/a")
+    one.write("/a", b"content")
+
+    assert [method for method, _ in asked] == ["GET", "GET", "PUT", "PUT"]
+    assert {timeout for _, timeout in asked} == {(10.0, 60.0)}
 
 
 def test_write_refused(serve: Any, client: Any) -> None:
@@ -315,6 +353,8 @@ def test_write_refused(serve: Any, client: Any) -> None:
 
     with pytest.raises(StoreUnavailableError, match=r"^hdfs://ns/a: check that its DataNodes"):
         client(serve(to(serve(full)))).write("/.a.tmp", b"content", named="/a")
+    with pytest.raises(StoreUnavailableError, match=r"^hdfs://ns/\.a\.tmp: check"):
+        client(serve(to(serve(full)))).write("/.a.tmp", b"content")
 
 
 def test_session_of_process(serve: Any, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,3 +398,31 @@ def test_kerberos(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert "user.name" not in server.asked[0]
     one._session().close()
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (exceptions.SSLError("certificate"), "has no certificate that is trusted here"),
+        (exceptions.ConnectTimeout("u"), "can't be connected to within 10 s"),
+        (exceptions.ReadTimeout("u"), "doesn't answer within 60 s"),
+        (exceptions.ConnectionError("[Errno -2] Name or service not known"), "isn't known here"),
+        (exceptions.ConnectionError("Temporary failure in name resolution"), "isn't known here"),
+        (exceptions.ConnectionError("Failed to resolve 'n'"), "isn't known here"),
+        (exceptions.ConnectionError("[Errno 111] Connection refused"), "refuses connections"),
+        (exceptions.ChunkedEncodingError("http://n/?delegation=s3cret"), "closes the connection"),
+    ],
+)
+def test_ask_silent(error: Exception, why: str, client: Any) -> None:
+    """Why there is no answer is told in our words: those of `requests` have a URL, or a token."""
+    one = client("http://n:1")
+
+    def request(*_: Any, **__: Any) -> None:
+        raise error
+
+    one._session().request = request
+
+    with pytest.raises(StoreUnavailableError, match=f"http://n:1 .*{why}") as caught:
+        one.ask("GET", "GETFILESTATUS", "/a")
+
+    assert "s3cret" not in str(caught.value)
