@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,7 +23,13 @@ from kafka_drain.maintenance.erase_options import EraseOptions
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow import create_dags, create_group_dags, create_watch_dag
 from kafka_drain_airflow.dag_tags import kind_of
-from kafka_drain_airflow.forms import COMMANDS_NAMES, field_value, fields_of, form_of
+from kafka_drain_airflow.forms import (
+    COMMANDS_NAMES,
+    field_value,
+    fields_of,
+    form_of,
+    topics_of,
+)
 from kafka_drain_airflow.operators.approval import Approval
 from kafka_drain_airflow.operators.erase import EraseOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
@@ -404,3 +411,30 @@ def test_pipeline_key_misspelt(outer: str, key: str) -> None:
         keys = {wrong if k == key else k: value for k, value in NESTED[outer].items()}
         with pytest.raises(ConfigError, match=f"'{wrong}' .*isn't a valid key of a pipeline's"):
             Pipeline(name="t", topics=["t"], archive="/t", **{outer: keys})
+
+
+def test_fields_of_forms() -> None:
+    """Each task's templates name fields of its DAG's form, and each field is in a template."""
+    for kind, dag in dags().items():
+        texts = [
+            str(getattr(task, name, ""))
+            for task in dag.tasks
+            # A mapped task has its arguments apart.
+            for name in (*task.template_fields, "partial_kwargs", "expand_input")
+            if name != "pipeline"
+        ]
+        named = set(re.findall(r"params\.(?!get\b)(\w+)", " ".join(texts)))
+        assert named == set(dag.params), kind
+
+
+@pytest.mark.parametrize(
+    ("source", "known"),
+    [
+        ({"topics": ["a", "b"]}, {"examples": ["a", "b"]}),
+        ({"assign": {"a": [0], "b": [1]}}, {"examples": ["a", "b"]}),
+        ({"topic_pattern": "a.*"}, {}),
+    ],
+)
+def test_topics_of(source: dict[str, Any], known: dict[str, Any]) -> None:
+    """A field for topics offers those that the pipeline names, in whichever way."""
+    assert topics_of(Pipeline(name="p", archive="/a", **source)) == known

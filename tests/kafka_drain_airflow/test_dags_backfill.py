@@ -5,10 +5,13 @@ No scheduler runs here; `tests/integration/test_airflow_backfill.py` has whole b
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_2_PLUS
@@ -295,3 +298,137 @@ def test_backfill_dry_run(ended: dict[str, Ended]) -> None:
 
     assert (found.code, found.are_paused, found.backfills) == (0, True, [])
     assert "2026-01-10 03:00" in found.said
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command's module, for which no time passes."""
+    from kafka_drain_airflow import dags_backfill
+
+    clock = itertools.count(0.0, dags_backfill.QUIET_SECONDS + 1)
+    time = SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None)
+    monkeypatch.setattr(dags_backfill, "time", time)
+    return dags_backfill
+
+
+@pytest.mark.parametrize(
+    ("states", "skipped", "failure"),
+    [
+        ([{"queued": 2}, {"running": 1, "success": 1}, {"success": 2}], [], ""),
+        ([{"queued": 2}, {"success": 1, "failed": 1}], [], "1 of 2 runs of d failed; rerun them"),
+        # A run that failed first doesn't end the wait for the others.
+        ([{"failed": 1, "running": 1}, {"failed": 1, "success": 1}], [], "1 of 2 runs"),
+        ([{"success": 1}], ["is skipped: a run exists, failed"], "d has runs that failed earlier"),
+        ([{"success": 1}], ["is skipped: a run exists, success"], ""),
+        # All dates have a run already.
+        ([{}], ["is skipped: a run exists, success"], ""),
+        ([{}], ["is skipped: a run exists, failed"], "d has runs that failed earlier"),
+    ],
+)
+def test_wait(
+    module: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    states: list[dict[str, int]],
+    skipped: list[str],
+    failure: str,
+) -> None:
+    """The command ends when all runs have, and fails if one did, also if that was earlier."""
+    seen = [Counter(each) for each in states]
+    monkeypatch.setattr(module, "_states", lambda _: seen.pop(0))
+    monkeypatch.setattr(module, "_skipped", lambda _: iter(skipped))
+
+    if failure:
+        with pytest.raises(SystemExit) as ended:
+            module._wait("d", 7)
+        assert ended.value.code == 1
+    else:
+        module._wait("d", 7)
+
+    assert seen == []
+    said, told = capsys.readouterr()
+    assert failure in told
+    assert bool(failure) is bool(told)
+    assert all(f"backfill d: {line}" in said for line in skipped)
+
+
+#: What is seen of a run, a minute after each other.
+STATES = ({"queued": 1}, {"queued": 1}, {"running": 1}, {"running": 1}, {"success": 1})
+
+
+def test_wait_without_scheduler(
+    module: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While nothing starts, the command asks for a scheduler, once each minute."""
+    seen = [Counter(each) for each in STATES]
+    monkeypatch.setattr(module, "_states", lambda _: seen.pop(0))
+    monkeypatch.setattr(module, "_skipped", lambda _: iter(()))
+
+    module._wait("d", 7)
+
+    said = capsys.readouterr().out
+    assert said.count("is a scheduler running?") == 1
+    assert said.count("(1 queued)") == said.count("(1 running)") == 2
+
+
+@pytest.mark.parametrize(
+    ("polls", "left", "is_refused"),
+    [
+        # None there, or one that the scheduler closes soon.
+        (0, {}, False),
+        (2, {"success": 3}, False),
+        (2, {"failed": 3}, False),
+        (1, {"queued": 1, "success": 1}, True),
+        (1, {"running": 1, "success": 1}, True),
+        # Nobody closes it.
+        (9, {"success": 3}, True),
+    ],
+)
+def test_wait_for_earlier(
+    module: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    polls: int,
+    left: dict[str, int],
+    is_refused: bool,
+) -> None:
+    """A backfill waits until an earlier one is closed, and is refused while that has runs left."""
+    active = iter([5] * polls)
+    monkeypatch.setattr(module, "_active", lambda _: next(active, None))
+    monkeypatch.setattr(module, "_states", lambda _: Counter(left))
+
+    if is_refused:
+        with pytest.raises(SystemExit) as ended:
+            module._wait_for_earlier("d")
+        assert ended.value.code == 1
+    else:
+        module._wait_for_earlier("d")
+
+    said, told = capsys.readouterr()
+    assert ("backfill 5 of d isn't finished" in told) is is_refused
+    assert said.count("waiting for the scheduler to close backfill 5") == (polls > 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "behavior"),
+    [
+        ({}, None),
+        ({"rerun_failed_tasks": True}, "failed"),
+        ({"reset_dagruns": True}, "completed"),
+    ],
+)
+def test_create(
+    module: Any, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], behavior: str | None
+) -> None:
+    """Runs that are there stay as they are unless it is asked for more."""
+    asked: list[Any] = []
+    monkeypatch.setattr(module, "create_backfill", asked.append)
+    given = {"rerun_failed_tasks": False, "reset_dagruns": False, **options}
+    args = SimpleNamespace(dag_id="d", conf="{}", run_backwards=True, dry_run=True, **given)
+
+    module._create(args, ("from", "to"), 3, "")
+
+    [one] = asked
+    assert (one.from_date, one.to_date, one.max_active_runs) == ("from", "to", 3)
+    assert (one.dag_id, one.dag_run_conf, one.run_backwards) == ("d", "{}", True)
+    assert (one.dry_run, one.reprocess_behavior) == (True, behavior)

@@ -8,6 +8,7 @@ from importlib.metadata import metadata
 from typing import Any
 
 import pytest
+from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
 
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.kafka_connection import kafka_cluster
@@ -92,6 +93,21 @@ def test_kafka_cluster_msk(connect: Any, monkeypatch: pytest.MonkeyPatch) -> Non
         "oauth_cb": "kafka_drain.kafka.logins.msk_iam_token",
         "sasl.oauthbearer.config": "region=eu-west-1",
     }
+
+
+@pytest.mark.parametrize("error", [ValueError, ImportError])
+def test_kafka_cluster_refused_by_hook(
+    connect: Any, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """What the provider's hook refuses is a setting to correct, which no retry can help."""
+
+    def refuse(*_: object) -> None:
+        raise error("no such cluster")
+
+    monkeypatch.setattr(KafkaBaseHook, "__init__", refuse)
+
+    with pytest.raises(ConfigError, match=r"^the Airflow connection 'k\d+': no such cluster$"):
+        connect({"bootstrap.servers": "b:9092"})
 
 
 def test_kafka_cluster_no_servers(connect: Any) -> None:

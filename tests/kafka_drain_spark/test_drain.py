@@ -5,18 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress
 from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain_spark import drain
-from kafka_drain_spark.drain import Batches, run_drain
+from kafka_drain_spark.drain import (
+    Batches,
+    follow,
+    query_name,
+    run_drain,
+    running_query,
+    session_for,
+)
 from kafka_drain_spark.fingerprint import SHIFT
 from kafka_drain_spark.job import JobFailed
+from tests.kafka_drain_spark.test_session import remote
 
 P0 = TopicPartition("t", 0)
 SKIPPED = [{"topic": "t", "partition": 0, "start": 0, "end": 4}]
@@ -131,24 +141,202 @@ def test_batches_of_adopted_query(first_unlisted: int, noted: list[int]) -> None
     assert [note["batch"] for note in batches.notes] == noted
 
 
+def spec_of(**more: Any) -> DrainSpec:
+    """The spec of a drain of P0 from 3 to 12."""
+    given = {
+        "file_format": "parquet",
+        "writer_options": {},
+        "partition_by": [],
+        "columns": {},
+        "reader_options": {"startingOffsets": '{"t":{"0":0}}'},
+        "pipeline": "p",
+        "start": '{"t":{"0":3}}',
+        "planned_end": '{"t":{"0":12}}',
+    }
+    return DrainSpec(log_levels={}, result_path="", **(given | more))
+
+
 def test_run_drain_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that fails leaves the notes of all committed batches, also of the very last ones."""
     monkeypatch.setattr(drain, "session_for", lambda spark, _: spark)
     monkeypatch.setattr(drain, "start_query", lambda *_: Query(REPORTS))
-    spec = DrainSpec(
-        log_levels={},
-        result_path="",
-        file_format="parquet",
-        writer_options={},
-        partition_by=[],
-        columns={},
-        reader_options={},
-        pipeline="p",
-        start='{"t":{"0":3}}',
-        planned_end='{"t":{"0":12}}',
-    )
 
     with pytest.raises(JobFailed, match="failed within") as failed:
-        run_drain(object(), spec)  # type: ignore[arg-type]
+        run_drain(object(), spec_of())  # type: ignore[arg-type]
 
     assert failed.value.left["notes"] == [note(0, 3, 5), note(1, 5, 7), note(2, 7, 9)]
+
+
+class Running:
+    """A query that ends after some looks at it, each of which shows one more report."""
+
+    def __init__(self, *reports: Report, error: BaseException | None = None) -> None:
+        self.reports, self.error = reports, error
+        self.seen, self.stopped = 0, 0
+        self.id = self.name = "query"
+
+    @property
+    def _jsq(self) -> Running:
+        return self
+
+    def recentProgress(self) -> Sequence[Report]:
+        return self.reports[: self.seen]
+
+    def awaitTermination(self, _: float) -> bool:
+        self.seen += 1
+        if self.error:
+            raise self.error
+        return self.seen >= len(self.reports)
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The batches of the notes that are written, each time."""
+    times: list[list[int]] = []
+
+    class Notes:
+        def __init__(self, spark: object, folder: str) -> None:
+            assert folder == "/notes"
+
+        def write(self, notes: Sequence[dict[str, Any]]) -> None:
+            times.append([note["batch"] for note in notes])
+
+    monkeypatch.setattr(drain, "NoteFiles", Notes)
+    monkeypatch.setattr(drain, "records_read", lambda _: 5)
+    return times
+
+
+def test_follow(written: list[list[int]], capsys: pytest.CaptureFixture[str]) -> None:
+    """Notes are written while the query runs and at its end; no more than all is shown."""
+    clock = iter(range(0, 1000, 3))
+    progress = Progress("offsets", 6, clock=lambda: float(next(clock)))
+    batches = Batches({P0: 3})
+    query: Any = Running(REPORTS[0], REPORTS[1], REPORTS[3])
+    spark: Any = object()
+
+    follow(spark, spec_of(notes_path="/notes"), query, batches, progress)
+
+    assert written == [[0], [0, 1], [0, 1, 2]]
+    shown = [line.partition(" offsets")[0] for line in capsys.readouterr().out.splitlines()]
+    # Of five records that are being read, two may be those of the batch that has just ended.
+    assert shown == ["drain p: 6 of 6"] * 2
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_run_drain(
+    monkeypatch: pytest.MonkeyPatch, written: list[list[int]], is_remote: bool
+) -> None:
+    """A drain's result has what its batches have come to, and on a server which query it was."""
+    closed: list[Any] = []
+    session: Any = remote(streams=SimpleNamespace(active=[])) if is_remote else object()
+    query = Running(*REPORTS[:3])
+    monkeypatch.setattr(drain, "session_for", lambda *_: session)
+    monkeypatch.setattr(drain, "start_query", lambda *_: query)
+    monkeypatch.setattr(drain, "close_session", closed.append)
+
+    found = run_drain(session, spec_of(notes_path="/notes"))
+
+    assert (found["batches"], found["offsets"], found["records"]) == (2, 4, 4)
+    assert (found["start"], found["end"]) == ('{"t":{"0":3}}', '{"t":{"0":7}}')
+    assert found["notes"] == [note(0, 3, 5), note(1, 5, 7)]
+    told = {"query_id": "query", "adopted": False} if is_remote else {}
+    assert {name: found.get(name) for name in ("query_id", "adopted") if name in found} == told
+    assert closed == [session]
+    assert query.stopped == 0
+
+
+def test_run_drain_of_running_query(
+    monkeypatch: pytest.MonkeyPatch, written: list[list[int]]
+) -> None:
+    """A query that a killed client left may have run the very first batch of its checkpoint."""
+    spec = spec_of(notes_path="/notes", first_unlisted=1)
+    query = Running(*REPORTS[:3])
+    query.name = f"drain_p_{spec.query_key}"
+    session = remote(streams=SimpleNamespace(active=[query]))
+    monkeypatch.setattr(drain, "session_for", lambda *_: session)
+    monkeypatch.setattr(drain, "close_session", lambda _: None)
+    monkeypatch.setattr(drain, "start_query", lambda *_: pytest.fail("a second query"))
+
+    found = run_drain(session, spec)
+
+    assert found["adopted"] is True
+    assert found["notes"][0]["start"] == '{"t":{"0":0}}'
+
+
+@pytest.mark.parametrize(
+    ("error", "is_remote", "closes", "stops"),
+    [
+        (StreamingQueryException("failed"), False, 1, 0),
+        (StreamingQueryException("failed"), True, 1, 0),
+        # The server is away: the query may go on, and is found again.
+        (PySparkException("no answer"), True, 0, 0),
+        (PySparkException("no answer"), False, 1, 0),
+        # Ended by the user.
+        (KeyboardInterrupt(), True, 0, 1),
+        (KeyboardInterrupt(), False, 0, 0),
+    ],
+)
+def test_run_drain_ends(
+    monkeypatch: pytest.MonkeyPatch,
+    written: list[list[int]],
+    error: BaseException,
+    is_remote: bool,
+    closes: int,
+    stops: int,
+) -> None:
+    """A failed query's session is closed, unless its server is away; who stops a job stops it."""
+    closed: list[Any] = []
+    session: Any = remote(streams=SimpleNamespace(active=[])) if is_remote else object()
+    query = Running(*REPORTS[:2], error=error)
+    monkeypatch.setattr(drain, "session_for", lambda *_: session)
+    monkeypatch.setattr(drain, "start_query", lambda *_: query)
+    monkeypatch.setattr(drain, "close_session", closed.append)
+    expected = JobFailed if isinstance(error, PySparkException) else type(error)
+
+    with pytest.raises(expected) as failed:
+        run_drain(session, spec_of(notes_path="/notes"))
+
+    assert (len(closed), query.stopped) == (closes, stops)
+    if isinstance(failed.value, JobFailed):
+        assert [note["batch"] for note in failed.value.left["notes"]] == ([0] if closes else [])
+        assert ("query_id" in failed.value.left) is is_remote
+
+
+def test_running_query() -> None:
+    """Of a server's queries, that of the same options is followed, and any other is stopped."""
+    own, other = Running(), Running()
+    spec = spec_of()
+    own.name, other.name = f"drain_p_{spec.query_key}", "drain_p_older"
+    session = remote(streams=SimpleNamespace(active=[other, own]))
+
+    found: Any = running_query(session, spec)
+
+    assert found is own
+    assert (own.stopped, other.stopped) == (0, 1)
+    classic: Any = object()
+    assert running_query(classic, spec) is None
+    assert query_name(classic, spec) == "drain_p"
+
+
+def test_session_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain's session is its archive's own, and has the options that Parquet reads from it."""
+    conf: dict[str, str] = {}
+    keys: list[str] = []
+
+    def own(_: object, key: str) -> Any:
+        keys.append(key)
+        return SimpleNamespace(conf=SimpleNamespace(set=conf.__setitem__))
+
+    monkeypatch.setattr(drain, "own_session", own)
+    options = {"parquet.a": "1", "orc.b": "2", "compression": "zstd"}
+    internal = {"subscribe": "__consumer_offsets"}
+    spark: Any = object()
+
+    session_for(spark, spec_of(archive="/a", writer_options=options, reader_options=internal))
+
+    assert keys == ["/a#p#drain"]
+    assert conf.pop("spark.sql.streaming.kafka.useDeprecatedOffsetFetching") == "true"
+    assert conf == {"parquet.a": "1", "orc.b": "2"}

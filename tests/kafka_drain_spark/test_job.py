@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
 from kafka_drain.errors import MachineError
 from kafka_drain.spark.job_spec import JobSpec, read_result, write_private
-from kafka_drain_spark import without_zipped_pyspark
+from kafka_drain_spark import job, without_zipped_pyspark
 from kafka_drain_spark.job import (
     JobFailed,
     Opened,
     explain,
     failed_result,
+    open_for_jobs,
     run_jobs,
     secret_options,
 )
@@ -144,6 +147,146 @@ def test_run_jobs_without_session(tmp_path: Path) -> None:
 
     expected = {"error": "no kafka", "error_type": "MachineError"}
     assert [read_result(Path(spec.result_path)) for spec in specs] == [expected, expected]
+
+
+SPEC = JobSpec(log_levels={}, result_path="")
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session that keeps the log levels it was given, and notes that it was stopped."""
+    spark = SimpleNamespace(levels=[], stopped=0, can_set=True, version="4.1", sources=None)
+
+    def set_log_levels(_: object, levels: dict[str, str]) -> bool:
+        spark.levels.append(levels)
+        return bool(spark.can_set)
+
+    def stop(_: object) -> None:
+        spark.stopped += 1
+
+    def require_source(_: object, *sources: str) -> None:
+        spark.sources = sources
+
+    monkeypatch.setattr(job, "set_log_levels", set_log_levels)
+    monkeypatch.setattr(job, "stop", stop)
+    monkeypatch.setattr(job, "ui_address", lambda _: "http://driver:4040")
+    monkeypatch.setattr(job, "open_session", lambda: spark)
+    monkeypatch.setattr(job, "require_source", require_source)
+    return spark
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        (JobFailed("no", {"notes": [1]}), {"error": "no", "notes": [1]}),
+        (MachineError("no"), {"error": "no", "error_type": "MachineError"}),
+        (PySparkException("no"), {"error": "no"}),
+        (JavaError("no"), {"error": "no"}),
+    ],
+)
+def test_run_jobs_one_fails(
+    session: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    result: dict[str, Any],
+) -> None:
+    """A failed job's result says why, and the others run before and after it."""
+    specs = [JobSpec(log_levels={"a": n}, result_path=str(tmp_path / n)) for n in "123"]
+
+    def work(_: Any, spec: JobSpec) -> dict[str, Any]:
+        if spec is specs[1]:
+            raise error
+        return {"records": len(session.levels)}
+
+    assert run_jobs(specs, work) == 1
+
+    results: list[Any] = [read_result(Path(spec.result_path)) for spec in specs]
+    first, failed, last = results
+    assert failed == result
+    assert [one["records"] for one in (first, last)] == [1, 3]
+    assert {one["spark_version"] for one in (first, last)} == {"4.1"}
+    assert session.levels == [{"a": n} for n in "123"]
+    assert session.stopped == 1
+    said = capsys.readouterr().out
+    assert said == "spark ui: http://driver:4040\nERROR no\n"
+
+
+def test_run_jobs_versions(session: Any) -> None:
+    """Results have the version, and the time that opening took; Spark's end is no failure."""
+    written: list[Any] = []
+    opened = Opened(session, 1.26, "4.0.2")
+
+    def write(*given: object) -> None:
+        assert not session.stopped
+        written.append(given)
+
+    assert run_jobs([SPEC, SPEC], lambda *_: {"records": 1}, write, opened) == 0
+
+    result = {"records": 1, "spark_version": "4.0.2", "session_seconds": 1.3}
+    assert written == [(SPEC, result)] * 2
+    assert session.stopped == 1
+
+
+def test_run_jobs_stopped(session: Any) -> None:
+    """An error of our own code ends the jobs, and Spark all the same."""
+
+    def work(*_: Any) -> dict[str, Any]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_jobs([SPEC], work, opened=Opened(session, 0.0))
+
+    assert session.stopped == 1
+
+
+@pytest.mark.parametrize(
+    ("levels", "can_set", "is_warned"),
+    [
+        ({"a": "DEBUG"}, False, True),
+        ({"a": "DEBUG"}, True, False),
+        (dict(DEFAULT_LOG_LEVELS), False, False),
+    ],
+)
+def test_run_jobs_log_levels(
+    session: Any,
+    capsys: pytest.CaptureFixture[str],
+    levels: dict[str, str],
+    can_set: bool,
+    is_warned: bool,
+) -> None:
+    """Only levels that somebody asked for, and that can't be set, are warned of."""
+    session.can_set = can_set
+    spec = JobSpec(log_levels=levels, result_path="")
+
+    run_jobs([spec], lambda *_: {}, lambda *_: None, Opened(session, 0.0))
+
+    warned = [line for line in capsys.readouterr().out.splitlines() if "WARNING" in line]
+    assert [line[:36] for line in warned] == ["WARNING log levels of a weren't set:"] * is_warned
+
+
+def test_open_for_jobs(session: Any) -> None:
+    """A session that reads its sources is asked for its version at once."""
+    opened = open_for_jobs("kafka", "avro")
+
+    assert (opened.spark, opened.version) == (session, "4.1")
+    assert 0 <= opened.seconds < 60
+    assert session.sources == ("kafka", "avro")
+
+
+@pytest.mark.parametrize("error", [MachineError("no"), PySparkException("no"), JavaError("no")])
+@pytest.mark.parametrize("step", ["open_session", "require_source"])
+def test_open_for_jobs_fails(
+    session: Any, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    """Whatever keeps a session from being opened is its jobs' error."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(job, step, fail)
+
+    assert open_for_jobs("kafka").spark is error
 
 
 TRACEBACK = """Traceback (most recent call last):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -49,6 +50,17 @@ def page(row: ArchiveRow, history: History, placed: Placed = NOTHING, **more: An
 
 def colours(drawing: Drawing) -> list[str]:
     return [box.colour for box in drawing.boxes]
+
+
+#: What a chart says of a run.
+SOUND, DAMAGED = "sealed, odd generations", "damaged, see the report"
+
+
+def charted(shown: Mapping[str, Any]) -> list[str]:
+    """Return what the chart of offsets says of each run, oldest first."""
+    [figure] = [one for one in shown["figures"] if one.heading == "Offsets of each run"]
+    content = json.loads(figure.chart.json)
+    return [content["kinds"][kind][1] for kind in content["kind"]]
 
 
 def seen(shown: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -104,8 +116,34 @@ def test_archive_page_damaged(history: History) -> None:
         "Bytes of each run": ["covered", "damaged", "covered"],
     }
     assert [colour for colour, _ in shown["legend"]] == ["covered", "damaged"]
-    chart = next(f.chart for f in shown["figures"] if f.heading == "Offsets of each run")
-    assert chart is not None
+    assert charted(shown) == [SOUND, DAMAGED, SOUND]
+
+
+def test_archive_page_older_runs(history: History) -> None:
+    """Of runs that only a chart has, the generation's proof counts; newer ones have their own."""
+    del history.runs[0]
+    older, newer = (
+        page(FOUND, history, Placed(frozenset({(1, run.receipt, P1)}))) for run in history.runs
+    )
+
+    assert charted(older) == [DAMAGED, DAMAGED, SOUND]
+    assert charted(newer) == [DAMAGED, SOUND, DAMAGED]
+
+
+def test_archive_page_map_labels(history: History) -> None:
+    """A row is named by its partition and a column by its time, as far as there is room."""
+    [shown] = page(ROW, history)["maps"]
+
+    named = [label.text for label in shown.drawing.labels]
+    times = [run.sealed_at[5:16].replace("T", " ") for run in history.runs]
+    assert named[:2] == [str(P0), str(P1)]
+    assert named[2:] == times[::2]
+    rows, columns = ({getattr(b, of) for b in shown.drawing.boxes} for of in "yx")
+    assert (len(rows), len(columns)) == (2, 3)
+    # Nothing was sealed of P1 in the first run.
+    history.runs[0] = replace(history.runs[0], cells={P0: history.runs[0].cells[P0]})
+    [without] = page(ROW, history)["maps"]
+    assert len(without.drawing.boxes) == len(shown.drawing.boxes) - 1
 
 
 def test_archive_page_damaged_day(history: History) -> None:

@@ -241,18 +241,23 @@ def test_report_page_batches(number: int) -> None:
 def test_report_page_cuts_long_lists() -> None:
     """Long lists are cut, the page says where the rest is, and what is wrong is not cut."""
     rows = [partition(number) for number in range(PARTITIONS + 50)]
+    rows[0]["gaps"] = {"control": 7}
     rows[-1]["gaps"] = {"lost": 1_234}
+    harmless = [gap(0, "control", n, n + 1) for n in range(0, 4 * ROWS - 2, 2)]
     found = report(
         partitions=rows,
-        gaps=[gap(0, "control", n, n + 1) for n in range(0, 4 * ROWS, 2)],
+        gaps=[*harmless, gap(9, "lost", 77_000, 78_234)],
         findings=[finding(Reason.FILE_ORPHAN, f"part-{n}") for n in range(ROWS + 1_000)],
     )
-    text = Page(report_page(found, "run.json")).text
+    page = report_page(found, "run.json")
+    text = Page(page).text
 
     assert "… and 1,000 more, all in run.json." in text
     assert f"… and {ROWS} more, all in run.json." in text
     assert "… and 50 more, all in run.json." in text
     assert "1,234 lost" in text
+    assert '<td>t-9</td><td class="number">77,000</td>' in page
+    assert text.index("lost not harmless") < text.index("control harmless")
     assert f"part-{ROWS}" not in text
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from kafka_drain.archive.frozen_plan import PlanDecision
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.output import heard_by
 from kafka_drain_airflow.observability.archive_events import replaced_alias
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from tests.core_calls import MANUAL, CoreCalls, Frozen, Planned
@@ -63,8 +64,13 @@ def test_execute(
     alias = replaced_alias(pipeline)
     task = MaintainOperator(task_id="t", pipeline=pipeline, outlets=[alias], **fields)
 
-    figures = task.execute(MANUAL)
+    said: list[str] = []
+    with heard_by(said.append):
+        figures = task.execute(MANUAL)
 
+    assert any("dry run: nothing was changed" in line for line in said) is (
+        fields["apply"] is False
+    )
     acts = asked[-1].startswith("run_")
     called = [name for name in core.order if name not in ("kafka_cluster", "tell_replaced")]
     assert called == asked

@@ -10,6 +10,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.frozen_plan import PlanDecision
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.output import heard_by
 from kafka_drain_airflow.observability.archive_events import replaced_alias
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from tests.core_calls import MANUAL, CoreCalls, Frozen, Planned
@@ -67,8 +68,12 @@ def test_execute(
     alias = replaced_alias(pipeline)
     task = ReprocessOperator(task_id="t", pipeline=pipeline, outlets=[alias], **fields)
 
-    figures = task.execute(MANUAL)
+    said: list[str] = []
+    with heard_by(said.append):
+        figures = task.execute(MANUAL)
 
+    is_dry = len(asked) == 1
+    assert any("dry run: nothing was changed" in line for line in said) is is_dry
     replaces = asked[-1].startswith("run_")
     called = [name for name in core.order if name not in ("kafka_cluster", "tell_replaced")]
     assert called == asked

@@ -12,6 +12,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.status import read_overview, write_overview
 from kafka_drain.errors import (
+    ArchiveError,
     AuthenticationError,
     AuthorizationError,
     KafkaDrainError,
@@ -169,6 +170,47 @@ def test_validate_operator_failed_names_report(failed: Any) -> None:
     assert type(error).__name__ == "AirflowFailException"
     assert Path(pushed["report"]).is_file()
     assert Path(pushed["report"]).with_suffix(".html").is_file()
+    # Two clusters may have topics of the same names.
+    written = json.loads(Path(pushed["report"]).read_text())
+    assert written["kafka"] == {"bootstrap_servers": "127.0.0.1:1"}
+
+
+@pytest.mark.parametrize("scope", ["open", "all"])
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_validate_operator_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scope: str, is_complete: bool
+) -> None:
+    """A validation has the form's fields, the run's name and the signer, whatever it finds."""
+    archive = Archive.at(str(tmp_path / "archive"))
+    archive.create(pipeline="p", cluster_id="c", topic_ids={}, source={})
+    found = [] if is_complete else [Finding(Reason.FILE_MISSING, "a", "b")]
+    core, cluster = CoreCalls(monkeypatch), FakeCluster({})
+    report = Report(str(archive.root), "p", findings=found)
+    core.replace("kafka_drain_airflow.operators.validate.kafka_cluster", cluster)
+    core.replace("kafka_drain_airflow.operators.validate.evidence_signer", "the signer")
+    core.replace("kafka_drain.proof.validation.validate_archive", report)
+    core.replace("kafka_drain.proof.report.sign_report", "evidence/report")
+    core.replace("kafka_drain_airflow.observability.metrics.tell_overview")
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(archive.root))
+    operator = ValidateManifestOperator(
+        task_id="validate", pipeline=pipeline, scope=scope, acknowledge_expired=["t:0:1-2"]
+    )
+
+    if is_complete:
+        assert operator.execute(MANUAL)["verdict"] == "complete"
+    else:
+        with pytest.raises(Exception, match="file_missing"):
+            operator.execute(MANUAL)
+
+    assert core.given["validate_archive"][0] == (archive, cluster)
+    named = core.named("validate_archive")
+    assert (named["scope"], named["run"], named["signer"]) == (scope, "manual 1", "the signer")
+    assert named["acknowledged"] == {TopicPartition("t", 0): [OffsetRange(1, 2)]}
+    overview = read_overview(archive.root)
+    assert core.given["tell_overview"] == (("p", overview, report.seconds), {})
+    signed, of, path, signer, _ = core.given["sign_report"][0]
+    assert (signed, of, signer) == (archive, report, "the signer")
+    assert Path(path).is_file()
 
 
 def test_validate_operator_failed_alerts(failed: Any) -> None:
@@ -231,11 +273,26 @@ def test_validate_operator_alerts_beside_unreadable_drills(
     assert kinds == ["LOST", "DRILL"]
 
 
-@pytest.mark.parametrize("error", [KafkaUnavailableError, AuthenticationError, AuthorizationError])
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [
+        (KafkaUnavailableError, True),
+        (KafkaUnavailableError, False),
+        (AuthenticationError, True),
+        (AuthorizationError, True),
+    ],
+)
 def test_validate_operator_alerts_without_kafka(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[KafkaDrainError]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[KafkaDrainError], is_kept: bool
 ) -> None:
-    """Whether Kafka doesn't answer or refuses the login: what the files alone prove is told of."""
+    """Whether Kafka doesn't answer or refuses the login: what the files alone prove is told of.
+
+    So it is where it can't be noted, and the task fails for the same reason.
+    """
+    if not is_kept:
+        CoreCalls(monkeypatch).replace(
+            "kafka_drain.proof.report.note_damage", ArchiveError("it is read-only")
+        )
     archive = sealed_copy(tmp_path / "archive")
     lost = next(iter(list(archive.generation(1).receipts())[-1].files))
     report = validation.validate_archive(archive, None)
@@ -269,6 +326,8 @@ def test_validate_operator_alerts_without_kafka(
     of = {each["kind"]: each["message"] for each in context["alerts"]}
     assert of["EXPIRING"].startswith("7 offsets aren't drained yet, and Kafka may delete the first")
     assert of["DRILL"] == "no drill has passed yet"
+    if not is_kept:
+        return
     # Nor is it forgotten: status and pages read nothing else.
     noted = read_overview(archive.root)
     assert noted is not None

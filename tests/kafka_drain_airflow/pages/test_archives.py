@@ -247,3 +247,25 @@ def test_find_of_another_pipeline(tmp_path: Path) -> None:
 
     assert other.overview is None
     assert "golden" in other.problem
+
+
+def test_page_beside_on_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report on HDFS is opened as archives there are, and not as universal_pathlib would."""
+    root = sealed_copy(tmp_path / "archive").root
+    (root / "reports").mkdir(exist_ok=True)
+    (root / "reports" / "r.html").write_text("the report")
+    asked: list[str] = []
+
+    def locate(path: str) -> UPath:
+        asked.append(path)
+        return root / "reports" / "r.html"
+
+    monkeypatch.setattr(archives, "locate", locate)
+
+    page = page_beside("hdfs://h/archive/reports/r.json")
+
+    assert page is not None
+    assert page.read_text() == "the report"
+    assert asked == ["hdfs://h/archive/reports/r.html"]
+    assert page_beside(f"{root}/reports/r.json") is not None
+    assert len(asked) == 1

@@ -22,7 +22,13 @@ from kafka_drain_airflow.observability.archive_events import archive_asset
 from kafka_drain_airflow.pages import database
 from kafka_drain_airflow.pages.answers import archive_at
 from kafka_drain_airflow.pages.database import Place, archives_of, dags_of, groups_of
-from kafka_drain_airflow.pages.finding import Validation, chosen, dag_of, pages_of
+from kafka_drain_airflow.pages.finding import (
+    Validation,
+    chosen,
+    dag_of,
+    pages_of,
+    was_validated,
+)
 from kafka_drain_airflow.pages.rights import Rights
 
 MODELS: tuple[Any, ...] = (DagTag, SerializedDagModel)
@@ -243,3 +249,18 @@ def test_chosen_is_stable() -> None:
 def test_pages_of_nothing(session: Session) -> None:
     """An Airflow without archives has no pages."""
     assert pages_of(session) == {}
+
+
+def test_was_validated(session: Session) -> None:
+    """An archive was validated if there is an event of its asset, and not of another's."""
+    asset_id = add(session, "file:///a", "a", ("drain_a", "validate"))
+    add(session, "file:///b", "b", ("drain_b", "validate"))
+    assert not was_validated(session, "/a")
+
+    told = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    session.add(AssetEvent(asset_id=asset_id, extra={}, source_map_index=-1, timestamp=told))
+    session.flush()
+
+    assert was_validated(session, "/a")
+    assert not was_validated(session, "/b")
+    assert not was_validated(session, "/other")
