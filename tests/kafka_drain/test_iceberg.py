@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -23,8 +25,11 @@ from pyiceberg.table import Table
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import SealedContent, SealedFile
 from kafka_drain.clock import utc_now
+from kafka_drain.config.encryption import Encryption
+from kafka_drain.encryption.kms import FILE_VARIABLE
 from kafka_drain.errors import ConfigError, MachineError, ManifestInvalidError, TransientError
 from kafka_drain.iceberg import Registration, _footer, _partition, register_archive
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
@@ -329,14 +334,18 @@ def test_register_archive_two_at_once(
     assert rows_of(catalog.load_table(NAME)) == sealed_rows(archive)
 
 
-def test_register_archive_made_by_hand(archive: Archive, catalog: SqlCatalog) -> None:
+@pytest.mark.parametrize("given", [{}, {"gc.enabled": "false"}])
+def test_register_archive_made_by_hand(
+    archive: Archive, catalog: SqlCatalog, given: dict[str, str]
+) -> None:
     """A table that somebody has made gets the settings that keep the archive's files safe."""
-    catalog.create_table(NAME, pa.schema([("offset", pa.int64())]))
+    catalog.create_table(NAME, pa.schema([("offset", pa.int64())]), properties=given)
 
     register_archive(archive, catalog, NAME)
 
     table = catalog.load_table(NAME)
     assert table.properties["gc.enabled"] == "false"
+    assert table.properties["commit.retry.num-retries"] == "0"
     assert rows_of(table)[0].keys() == sealed_rows(archive)[0].keys()
     assert rows_of(table) == sealed_rows(archive)
 
@@ -362,14 +371,59 @@ def test_register_archive_moved(archive: Archive, catalog: SqlCatalog, tmp_path:
     assert register_archive(moved, catalog, NAME).records == 84
 
 
-def test_register_archive_inside(archive: Archive, catalog: SqlCatalog) -> None:
-    """A table whose metadata would lie among the archive's files is refused."""
-    catalog.create_table(
-        NAME, pa.schema([("offset", pa.int64())]), location=f"file://{archive.root}/table"
-    )
+@pytest.mark.parametrize(
+    ("place", "is_refused"),
+    [
+        ("archive/table", True),
+        ("archive", True),
+        # The archive would lie among the table's files.
+        ("", True),
+        ("archive-table", False),
+    ],
+)
+def test_register_archive_inside(
+    archive: Archive, catalog: SqlCatalog, tmp_path: Path, place: str, is_refused: bool
+) -> None:
+    """A table whose metadata would lie among the archive's files, or around them, is refused."""
+    assert str(archive.root) == str(tmp_path / "archive")
+    where = f"file://{tmp_path}/{place}".removesuffix("/")
+    catalog.create_table(NAME, pa.schema([("offset", pa.int64())]), location=where)
 
-    with pytest.raises(ConfigError, match="cleaning up one would delete the other"):
-        register_archive(archive, catalog, NAME)
+    if is_refused:
+        with pytest.raises(ConfigError, match="cleaning up one would delete the other"):
+            register_archive(archive, catalog, NAME)
+    else:
+        assert register_archive(archive, catalog, NAME).records == 84
+
+
+def test_register_archive_encrypted(
+    tmp_path: Path, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encrypted archive is refused: whoever reads the table has no keys."""
+    masters = tmp_path / "masters.json"
+    masters.touch(mode=0o600)
+    masters.write_text(json.dumps({"a": base64.b64encode(bytes(32)).decode()}))
+    monkeypatch.setenv(FILE_VARIABLE, str(masters))
+    made = MadeArchive(tmp_path / "archive", {"t": "1"})
+    keys_for_writing(made.root, Encryption(kms="file", key="a"))
+
+    with pytest.raises(ConfigError, match="readers of a table couldn't decrypt"):
+        register_archive(made.archive, catalog, NAME)
+
+
+def test_register_archive_values_hidden(made: MadeArchive, catalog: SqlCatalog) -> None:
+    """The table's metadata has bounds of offsets, and none of values, which may be secret."""
+    made.seal({T0: dense(0, 5)}, value=b"secret")
+    register_archive(made.archive, catalog, NAME)
+
+    table = catalog.load_table(NAME)
+    [task] = table.scan().plan_files()
+    names = {table.schema().find_column_name(id_) for id_ in task.file.lower_bounds}
+    assert "offset" in names
+    assert "value" not in names
+    metadata = [path for path in Path(table.location()[7:]).rglob("*") if path.is_file()]
+    assert metadata
+    assert not [path for path in metadata if b"secret" in path.read_bytes()]
 
 
 def test_register_archive_file_gone(archive: Archive, catalog: SqlCatalog) -> None:

@@ -52,3 +52,33 @@ def test_check_group_refuses(pipelines: list[Pipeline], message: str) -> None:
         check_group(pipelines)
 
     assert message in str(raised.value)
+
+
+DIFFERENT: dict[str, Any] = {
+    "schedule": "@daily",
+    "spark_conn_id": "other",
+    "spark_conf": {"spark.sql.x": "1"},
+    "log_levels": {"kafka": "debug"},
+    "jars": ["/a.jar"],
+    "driver_memory": "2g",
+    "archive_conn_id": "other",
+    "encryption": {"kms": "file", "key": "a"},
+}
+
+
+@pytest.mark.parametrize("key", DIFFERENT)
+def test_check_group_each_setting(key: str) -> None:
+    """Of all that one application has once, none may differ: the other's would be ignored."""
+    a, b = {"archive": "s3://bucket/a"}, {"archive": "s3://bucket/b"}
+    usual, other = pipeline("a", **a), pipeline("b", **b, **{key: DIFFERENT[key]})
+
+    for group in ([usual, other], [other, usual], [usual, pipeline("c", archive="s3://c"), other]):
+        with pytest.raises(ConfigError, match=f"share a Spark application: {key} is"):
+            check_group(group)
+    check_group([pipeline("a", **a, **{key: DIFFERENT[key]}), other])
+
+
+def test_check_group_other_store() -> None:
+    """Archives in different kinds of stores need different settings of one application."""
+    with pytest.raises(ConfigError, match="the way a checkpoint is written is a single setting"):
+        check_group([pipeline("a"), pipeline("b", archive="s3://bucket/b")])

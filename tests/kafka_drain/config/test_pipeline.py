@@ -110,6 +110,16 @@ def test_pipeline_everything() -> None:
     assert pipeline.isolation_level == "read_uncommitted"
 
 
+def test_writer_options() -> None:
+    """What a pipeline says of its files is used, also instead of a default."""
+    given = {"maxRecordsPerFile": 10, "parquet.enable.dictionary": True}
+    plain, own = make().writer_options, make(sink_options=given).writer_options
+
+    assert plain["parquet.enable.dictionary"] == "false"
+    assert own == plain | {"maxRecordsPerFile": "10", "parquet.enable.dictionary": "true"}
+    assert make(compression="gzip").writer_options["compression"] == "gzip"
+
+
 def test_pipeline_unchanged_by_another() -> None:
     """Defaults aren't shared: one pipeline's options don't appear in the next one."""
     make().source_options["x"] = "1"

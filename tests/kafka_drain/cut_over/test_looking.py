@@ -103,10 +103,12 @@ def test_look_at_mirror_inexact(move: Move) -> None:
     inexact = move.mirror(is_exact=False, foreign=2)
     move.made.seal({T0: dense(10, 15)})
     guests = move.mirror(foreign=3)
+    move.made.seal({T0: dense(15, 18)})
+    uncompared = move.mirror(is_compared=False)
 
     seen = move.mirrored()
 
-    assert (seen.inexact, seen.foreign) == ((inexact.key,), {guests.key: 3})
+    assert (seen.inexact, seen.foreign) == ((inexact.key, uncompared.key), {guests.key: 3})
 
 
 def kept(move: Move) -> None:

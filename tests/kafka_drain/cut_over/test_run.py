@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kafka_drain.archive.cluster_moments import note_moment
+from kafka_drain.archive.cut_overs import cut_over_names
 from kafka_drain.cut_over import looking
 from kafka_drain.cut_over import run as module
 from kafka_drain.cut_over.steps import CutOverStep
@@ -24,6 +25,10 @@ from kafka_drain.errors import (
     LagError,
     TopicError,
 )
+from kafka_drain.evidence.keys import SigningKey
+from kafka_drain.evidence.signing import Signer
+from kafka_drain.evidence.statement import Statement
+from kafka_drain.evidence.verifying import verify_evidence
 from kafka_drain.kafka.cluster_state import (
     ClusterState,
     GroupOffset,
@@ -37,9 +42,10 @@ from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, Member
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.applying import apply_plan, undo
 from kafka_drain.republish.groups.group_records import GroupRecords
+from kafka_drain.republish.planning.follow import next_run
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
-from tests.kafka_drain.cut_over.mirrored import C0, T0, Move, Offsets
+from tests.kafka_drain.cut_over.mirrored import C0, FOLLOWER, T0, Move, Offsets
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
@@ -60,6 +66,10 @@ class Mirror:
 
     def execute(self, engine: object, clock: object) -> None:
         self.runs.append(self.sends())
+
+    @property
+    def run(self) -> RepublishRun:
+        return self.runs[-1]
 
 
 @pytest.fixture
@@ -172,6 +182,51 @@ def test_take_hand_over_again(move: Move, mirror: Mirror, said: list[str]) -> No
 
     assert move.cut_over().history() == history
     assert "nothing is done" in said[-1]
+
+
+def evidence(move: Move, kind: str) -> dict[str, Statement]:
+    """What was signed, by the name of its file."""
+    assert move.signer is not None
+    keys = {move.signer.key.public.id: move.signer.key.public}
+    folder = Path(str(move.made.root)) / "evidence" / kind
+    return {
+        path.stem: verify_evidence(path.name, path.read_bytes(), keys).statement
+        for path in sorted(folder.glob("*.json"))
+    }
+
+
+def test_take_signed(move: Move, mirror: Mirror, tmp_path: Path) -> None:
+    """Each step and each run of the mirror is signed, with the files that it is about."""
+    move.signer = Signer(SigningKey.create(tmp_path / "key"))
+    move.through(CutOverStep.HAND_OVER)
+
+    signed, cut_over = evidence(move, "cut-over"), move.cut_over()
+    names = cut_over_names(move.made.root, cut_over.key)
+    assert [each.document for each in signed.values()] == [
+        document.content() for document in cut_over.history()
+    ]
+    assert [[*each.files] for each in signed.values()] == [
+        [f"cut-over/{cut_over.key}/{name}"] for name in names
+    ]
+    assert [*evidence(move, "republish")] == [run.key for run in move.mirrored().runs]
+    # A hand-over that was killed before it was signed: taken again, it only is.
+    Path(str(move.made.root), "evidence", "cut-over", f"{[*signed][-1]}.json").unlink()
+    move.take(CutOverStep.HAND_OVER)
+    again = evidence(move, "cut-over")
+    assert [(name, each.document, each.files) for name, each in again.items()] == [
+        (name, each.document, each.files) for name, each in signed.items()
+    ]
+
+
+def test_take_mirror_unfinished_signed(move: Move, mirror: Mirror, tmp_path: Path) -> None:
+    """Of a run of the mirror without a receipt, nothing is signed; the step is refused."""
+    move.signer = Signer(SigningKey.create(tmp_path / "key"))
+    mirror.sends = lambda: next_run(move.made.archive, FOLLOWER)[0]
+
+    assert "lacks 10 offsets" in refused(move, CutOverStep.MIRROR, LagError)
+
+    assert evidence(move, "republish") == {}
+    assert len(evidence(move, "cut-over")) == 1
 
 
 @pytest.mark.parametrize(("sealed", "passes"), [(2, True), (3, False)])
@@ -548,6 +603,10 @@ def test_take_groups_without_runs(move: Move, mirror: Mirror, tmp_path: Path) ->
 
     with pytest.raises(ConfigError, match="has sent no record"):
         move.take(CutOverStep.GROUPS)
+
+    # Nor is there a group that would need one.
+    described(move, names=())
+    assert move.take(CutOverStep.GROUPS, groups=()).groups == []
 
 
 @pytest.mark.parametrize("groups", [(), ("h",)])

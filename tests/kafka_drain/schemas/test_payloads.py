@@ -145,6 +145,9 @@ def test_payloads_protobuf(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> 
     assert payloads.of("value", prefix(3), None).format == "hex"
     assert payloads.of("value", prefix(3), None).format == "hex"
     assert said == ["WARNING values are shown as bytes: install the extra protobuf"]
+    # What is decided by the content isn't decided without it.
+    with pytest.raises(MachineError, match="install the extra protobuf"):
+        Payloads(find, needs_libraries=True).of("value", prefix(3), None)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from kafka_drain.schemas.protobuf import message_indexes, protobuf_reader
 
 MONEY = 'syntax = "proto3"; package acme; message Money { int64 cents = 1; }'
 EVENT = """syntax = "proto3"; package acme;
-import "money.proto"; import "google/protobuf/timestamp.proto";
+import "acme/money.proto"; import "google/protobuf/timestamp.proto";
 message First { int32 n = 1; }
 message Event { message Paid { message Note { string text = 1; } Money money = 1; } }
 message Last { google.protobuf.Timestamp at = 1; }"""
-READ = {"money.proto": MONEY}
+READ = {"acme/money.proto": MONEY}
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,18 @@ def test_protobuf_reader_other_bytes(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "references"),
-    [("message", {}), (EVENT, {}), (EVENT, {"../money.proto": MONEY}), (EVENT, {"/m": MONEY})],
+    ("text", "references", "says"),
+    [
+        ("message", {}, "isn't Protobuf, or imports a file that is missing: message"),
+        (EVENT, {}, "isn't Protobuf, or imports a file that is missing"),
+        (EVENT, {**READ, "../money.proto": MONEY}, "which is no file's name"),
+        (EVENT, {**READ, "acme/../../m": MONEY}, "which is no file's name"),
+        (EVENT, {**READ, "/proc/m": MONEY}, "which is no file's name"),
+    ],
 )
-def test_protobuf_reader_no_schema(text: str, references: dict[str, str]) -> None:
+def test_protobuf_reader_no_schema(text: str, references: dict[str, str], says: str) -> None:
     """A text that isn't a schema, and a name that leads out of a folder, are refused."""
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=says):
         protobuf_reader(text, references)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
@@ -90,38 +91,55 @@ def test_schemas_known(registry: FakeRegistry) -> None:
     for known in ({1: [8]}, {1: [7], 2: [7, 8]}):
         assert [schema.id for schema in client.schemas("orders-value", known)[0]] == [7, 9]
     assert client.schemas("orders-value", known={1: [8], 2: [9]})[0] == []
+    registry.delete("orders-value", 2)
+    assert client.schemas("orders-value", known={1: [7], 2: [9]})[0] == []
 
 
 def test_schemas_references(registry: FakeRegistry) -> None:
-    """A schema comes with all that it refers to, also at second hand."""
-    registry.register("city-value", 1, record("City", {"name": "name", "type": "string"}))
+    """A schema comes with all that it refers to: at second hand, twice, and deleted ones too."""
+    city = {"name": "City", "subject": "city/value", "version": 1}
+    registry.register("city/value", 1, record("City", {"name": "name", "type": "string"}))
+    registry.register("stop-value", 4, record("Stop", {"name": "at", "type": "long"}))
     registry.register(
         "place-value",
         2,
         record("Place", {"name": "city", "type": "City"}),
-        references=[{"name": "City", "subject": "city-value", "version": 1}],
+        references=[city],
     )
     registry.register(
         "trip-value",
         3,
-        record("Trip", {"name": "from", "type": "Place"}, {"name": "to", "type": "Place"}),
-        references=[{"name": "Place", "subject": "place-value", "version": 1}],
+        record(
+            "Trip",
+            {"name": "from", "type": "Place"},
+            {"name": "to", "type": "Place"},
+            {"name": "by", "type": "Stop"},
+        ),
+        references=[
+            {"name": "Place", "subject": "place-value", "version": 1},
+            city,
+            {"name": "Stop", "subject": "stop-value", "version": 1},
+        ],
     )
+    registry.delete("city/value", 1)
 
     [[trip], _] = SchemaRegistry(registry.settings).schemas("trip-value")
 
-    first, second = trip.schema["fields"]
+    first, second, by = trip.schema["fields"]
     assert first["type"]["fields"][0]["type"]["fields"] == [{"name": "name", "type": "string"}]
     assert second["type"] == "Place"
+    assert by["type"]["fields"] == [{"name": "at", "type": "long"}]
+    assert sum("city%2Fvalue" in path for path in registry.asked) == 1
 
 
 def test_schemas_other_types(registry: FakeRegistry) -> None:
     """A version that isn't Avro is left out, and said."""
     registry.register("orders-value", 11, "syntax = 'proto3';", schemaType="PROTOBUF")
+    registry.register("orders-value", 13, V2 | {"doc": "newest"})
 
     found, warnings = SchemaRegistry(registry.settings).schemas("orders-value")
 
-    assert [schema.id for schema in found] == [7, 9]
+    assert [schema.id for schema in found] == [7, 9, 13]
     assert warnings == ["version 3 of subject orders-value is PROTOBUF, not Avro"]
 
 
@@ -158,13 +176,18 @@ def test_registry_no_subject(registry: FakeRegistry) -> None:
         SchemaRegistry(registry.settings).schemas("flights-value")
 
 
-def test_registry_unwell(registry: FakeRegistry) -> None:
+def test_registry_unwell(registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry that fails is asked three times, and a retry may help."""
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", lambda _: None)
     registry.fails = 503
 
     with pytest.raises(RegistryUnavailableError, match="returned 503"):
         SchemaRegistry(registry.settings).live_versions("orders-value")
     assert len(registry.asked) == 3
+    # To register is repeated too: it changes nothing the second time.
+    with pytest.raises(RegistryUnavailableError, match="returned 503"):
+        SchemaRegistry(registry.settings).ask("POST", "/subjects/orders-value/versions", {})
+    assert len(registry.asked) == 6
 
 
 def test_registry_not_there() -> None:
@@ -181,7 +204,11 @@ def test_registry_not_there() -> None:
     [
         ({}, "no valid url"),
         ({"url": "registry:8081"}, "no valid url"),
+        ({"url": "ftp://registry:8081"}, "no valid url"),
+        ({"url": "https://:8081"}, "no valid url"),
         ({"url": "https://me:s3cr3t@registry"}, "move it to basic.auth.user.info"),
+        ({"url": "https://s3cr3t@registry"}, "move it to basic.auth.user.info"),
+        ({"url": "https://:s3cr3t@registry"}, "move it to basic.auth.user.info"),
         ({"url": "http://registry", "basic.auth.user_info": "s3cr3t"}, "basic.auth.user.info"),
     ],
 )
@@ -192,9 +219,105 @@ def test_registry_settings(settings: dict[str, str], says: str) -> None:
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_registry_missing_ca(registry: FakeRegistry, tmp_path: Path) -> None:
-    """A CA file that isn't there is named, not taken for an unreachable registry."""
-    settings = {**registry.settings, "ssl.ca.location": str(tmp_path / "ca.pem")}
+class Asked(Exception):
+    """Raised in place of a request's answer."""
 
-    with pytest.raises(ConfigError, match=r"ssl.ca.location = .*ca.pem' isn't a file"):
+
+CLIENT = {"ssl.certificate.location": "cert"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"verify": True}),
+        ({"basic.auth.user.info": "me:pass:word"}, {"auth": ("me", "pass:word")}),
+        ({"bearer.auth.token": "abc"}, {"headers": {"Authorization": "Bearer abc"}}),
+        ({"ssl.ca.location": "ca"}, {"verify": "ca"}),
+        (CLIENT, {"cert": ("cert", "cert")}),
+        ({**CLIENT, "ssl.key.location": "key"}, {"cert": ("cert", "key")}),
+    ],
+)
+def test_registry_access(
+    settings: dict[str, str],
+    expected: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Login, certificates and a time limit go with each request."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("ca", "cert", "key"):
+        Path(name).touch()
+    sent: dict[str, Any] = {}
+
+    def request(session: object, *place: object, **given: Any) -> None:
+        sent.update(given)
+        raise Asked
+
+    monkeypatch.setattr(requests.Session, "request", request)
+    with pytest.raises(Asked):
+        SchemaRegistry({"url": "https://registry", **settings}).live_versions("orders-value")
+
+    assert 0 < sent.pop("timeout") <= 60
+    assert sent == {"params": {}, "json": None, "verify": True, **expected}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (requests.exceptions.SSLError("self-signed"), ConfigError, "self-signed.*ssl.ca.location"),
+        (requests.exceptions.ReadTimeout(), RegistryUnavailableError, r"respond \(ReadTimeout\)"),
+        (requests.exceptions.JSONDecodeError("no", "", 0), RegistryUnavailableError, "respond"),
+        (OSError("a certificate"), RegistryUnavailableError, "respond"),
+    ],
+)
+def test_registry_no_answer(
+    error: Exception, kind: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate that isn't trusted stays so; the rest may pass."""
+
+    def request(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(requests.Session, "request", request)
+    with pytest.raises(kind, match=says):
+        SchemaRegistry({"url": "https://registry"}).live_versions("orders-value")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"error_code": 42201, "message": "no such type"}', "no such type"),
+        (b'{"error": "gateway"}', '{"error": "gateway"}'),
+        (b'["gateway"]', r'\["gateway"\]'),
+        (b"<html>gateway</html>", "<html>gateway</html>"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, RegistryUnavailableError), (409, ConfigError), (422, ConfigError)],
+)
+def test_registry_refuses(
+    content: bytes,
+    says: str,
+    status: int,
+    kind: type[Exception],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Why a request was refused is told, whatever it is written in."""
+    answer = requests.Response()
+    answer.status_code, answer._content = status, content
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: answer)
+
+    with pytest.raises(kind, match=rf"{status}\b.*: {says}$"):
+        SchemaRegistry({"url": "https://registry"}).ask("PUT", "/mode", {"mode": "IMPORT"})
+
+
+@pytest.mark.parametrize(
+    "name", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"]
+)
+def test_registry_missing_file(registry: FakeRegistry, tmp_path: Path, name: str) -> None:
+    """A file for TLS that isn't there is named, not taken for an unreachable registry."""
+    settings = {**registry.settings, name: str(tmp_path / "it.pem")}
+
+    with pytest.raises(ConfigError, match=rf"{name} = .*it.pem' isn't a file"):
         SchemaRegistry(settings).live_versions("orders-value")

@@ -547,6 +547,31 @@ def test_apply_deleted_on_both_sides(
     assert apply(made, target) == first
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_plan_reference_gone(
+    captured: MadeArchive, target: FakeRegistry, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """A schema whose reference the target lacks isn't looked for: it can't be there."""
+    apply(captured, target)
+    if is_deleted:
+        delete_all(target)
+    del target._subjects["city"]
+    find = registering.Subjects.find
+
+    def complete(self: Any, name: str, schema: Any, references: Any, **more: Any) -> Any:
+        # A registry refuses to look for a schema whose references are left out.
+        assert references is not None
+        return find(self, name, schema, references, **more)
+
+    monkeypatch.setattr(registering.Subjects, "find", complete)
+    plan = restore(captured, target).plan()
+
+    assert {row[-1] for row in rows_of(plan) if row[0] in ("city", "t-value")} == {"register"}
+    assert ["t-value holds other" in said for said in plan.refusals] == [True] * (not is_deleted)
+    if is_deleted:
+        assert len(apply(captured, target).schemas) == len(live(target)) == 4
+
+
 def test_apply_keeps_ids_no_modes(captured: MadeArchive, target: FakeRegistry) -> None:
     """A registry without modes can't keep ids, and nothing is registered there."""
     target.statuses = {"PUT /mode": 404}

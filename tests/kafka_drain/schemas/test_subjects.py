@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -126,3 +128,12 @@ def test_read_subject_settings_removed(registry: FakeRegistry, subjects: Subject
 
     assert again is not None
     assert (again.compatibility, refused) == (None, {})
+
+
+def test_ids_of_guid_of_other_context() -> None:
+    """The ids of a GUID are those of the default context, which records' ids are of."""
+    found = [{"context": ".", "id": 7}, {"context": ":.partner:", "id": 3}, {"id": 5}]
+    answers: dict[str, Any] = {"/schemas/guids/g/ids": found}
+    asked = Subjects(cast(SchemaRegistry, SimpleNamespace(ask=lambda _, path, **__: answers[path])))
+
+    assert asked.ids_of_guid("g") == [5, 7]

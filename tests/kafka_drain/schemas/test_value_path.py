@@ -15,6 +15,7 @@ VALUE: dict[str, Any] = {
     "order id": "x=y",
     "n": 1,
     "text": "42",
+    "tags": ["red"],
 }
 
 
@@ -53,6 +54,10 @@ VALUE: dict[str, Any] = {
         ("$[0]", False),
         ("$.order.items.sku", False),
         ("$.order.items=", False),
+        # Nor is it a part of a text, or a member of a list.
+        ("$.text['4']", False),
+        ("$.tags.red", False),
+        (f"$.text={'[' * 100_000}", False),
     ],
 )
 def test_value_path(path: str, matches: bool) -> None:

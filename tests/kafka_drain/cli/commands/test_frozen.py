@@ -88,8 +88,12 @@ def test_maintain_approved(
     assert (code, list_plans(archive.root)) == (OK, [plan_id])
     assert f"`kafka-drain maintain {root} --plan {plan_id} --apply`" in said
 
-    code, checked, _ = run(capsys, "maintain", root, "--plan", plan_id)
+    assert "deletes 2 files" in said
+
+    code, checked, said = run(capsys, "maintain", root, "--plan", plan_id)
     assert (code, checked["deleted_files"]) == (OK, 2)
+    assert "deletes 2 files" in said
+    assert "approve it with" not in said
 
     # Nobody answers there, which isn't waited for.
     config = tmp_path / "kafka.json"

@@ -200,6 +200,24 @@ def test_validate_store_refuses(
     assert (code, told["report"]) == (0, None)
 
 
+def test_validate_signed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A signed report is a success; a dry run signs nothing, which isn't a failure."""
+    archive = sealed_copy(tmp_path / "archive")
+    key = tmp_path / "key.pem"
+    assert main(["evidence-key", str(key)]) == 0
+    capsys.readouterr()
+    asked = ("--evidence-key", str(key))
+
+    code, told, _ = validated(capsys, archive.root, *asked, "--dry-run")
+    assert (code, told["report"], "evidence" in told) == (0, None, False)
+    assert not (tmp_path / "archive" / "evidence").exists()
+
+    code, told, _ = validated(capsys, archive.root, *asked)
+    assert (code, told["verdict"]) == (0, "complete")
+    capsys.readouterr()
+    assert main(["verify-evidence", told["evidence"], "--public-key", f"{key}.pub"]) == 0
+
+
 def once(module: Any, refuse: Any) -> Any:
     """Return the module's function, which is refused if it writes."""
     real = module._validate_generations
