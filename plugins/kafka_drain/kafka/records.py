@@ -95,11 +95,10 @@ def read_records(
                 if at >= span.end:
                     # What follows doesn't matter, not even that it can't be read.
                     return
-            failed = [message for message in messages if message.error() is not None]
-            for error, error_at in ((message.error(), message.offset()) for message in failed):
-                if error.code() != KafkaError._PARTITION_EOF:
-                    raise consumer_error(error, tp, at)
-                if error_at >= span.end:
+            for message in (each for each in messages if each.error() is not None):
+                if message.error().code() != KafkaError._PARTITION_EOF:
+                    raise consumer_error(message.error(), tp, at)
+                if message.offset() >= span.end:
                     return
             watch.require(tp, at)
 
