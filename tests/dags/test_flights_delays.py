@@ -16,6 +16,7 @@ from tests.kafka_drain.made_archive import MadeArchive, dense
 
 FILE = Path(__file__).resolve().parents[2] / "dags" / "flights_delays.py"
 FLIGHTS = TopicPartition("flights", 0)
+LATER = [("UA", 10), ("AA", -3), ("UA", None), ("UA", 5), ("UA", 0), ("DL", 0)]
 
 
 def flight(carrier: str, delay: int | None) -> bytes:
@@ -24,11 +25,9 @@ def flight(carrier: str, delay: int | None) -> bytes:
 
 
 def test_mean_delays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Means are of the flights that were just sealed, without those that never departed."""
+    """Means are of the flights that were just sealed, not of those that never departed."""
     made = MadeArchive(tmp_path / "flights", {"flights": "id"})
-    for offset, value in enumerate(
-        [flight("UA", 90), flight("UA", 10), flight("AA", -3), flight("UA", None), flight("UA", 5)]
-    ):
+    for offset, value in enumerate([flight("UA", 90), *map(flight, *zip(*LATER, strict=True))]):
         made.seal({FLIGHTS: dense(offset, offset + 1)}, value=value)
     made.open_generation()
     receipts = list(made.archive.generation(1).receipts())
@@ -39,4 +38,4 @@ def test_mean_delays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events.append(SimpleNamespace(extra={}))
 
     for name in ("triggering_asset_events", "triggering_dataset_events"):
-        assert mean_delays(**{name: {"asset": events}}) == {"AA": -3.0, "UA": 7.5}
+        assert mean_delays(**{name: {"asset": events}}) == {"AA": -3.0, "DL": 0.0, "UA": 5.0}

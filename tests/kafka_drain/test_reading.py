@@ -277,17 +277,27 @@ def test_segments_filter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("segments", "partitions", "holes"),
-    [(100, 1_000, False), (1, 1_000, True), (1, 10_000, True), (200, 50, True), (2_000, 1, True)],
+    ("segments", "partitions", "holes", "step"),
+    [
+        (100, 1_000, False, 7),
+        (1, 1_000, True, 7),
+        (1, 10_000, True, 7),
+        (200, 50, True, 7),
+        (2_000, 1, True, 7),
+        # All partitions begin alike.
+        (3, 10, True, 0),
+    ],
 )
-def test_segments_filter_with_many_ranges(segments: int, partitions: int, holes: bool) -> None:
+def test_segments_filter_with_many_ranges(
+    segments: int, partitions: int, holes: bool, step: int
+) -> None:
     """An event at its limits, and more ranges than that, take exactly their own records."""
     events: list[dict[str, Any]] = []
     held: dict[int, list[tuple[int, int]]] = {}
     for number in range(segments):
         offsets: dict[str, list[list[int]]] = {}
         for partition in range(partitions):
-            start = 7 * partition + 20 * number
+            start = step * partition + 20 * number
             end = start + (11 + partition % 5 if holes else 20)
             offsets[f"a-b-{partition}"] = [[start, end]]
             held.setdefault(partition, []).append((start, end))

@@ -217,3 +217,13 @@ def test_way_back() -> None:
         assert ("turn the producers on again" in said[step]) is (at >= 1)
         assert ("restore the target's groups" in said[step]) is (at >= 4)
     assert "no way back" in said[CutOverStep.HAND_OVER]
+
+
+def test_checklist_back_twice() -> None:
+    """What was taken before the newest way back doesn't count, however often that was."""
+    attempt = [("mirror", True), ("producers_off", True), (BACK, True)]
+
+    assert checklist(attempt * 2) == checklist([])
+    # A way back that was refused changes nothing.
+    refused = [*attempt, ("mirror", True), (BACK, False)]
+    assert checklist(refused) == checklist([("mirror", True)])

@@ -28,12 +28,17 @@ from hypothesis import strategies as st
 from pyarrow import orc
 from upath import UPath
 
-from kafka_drain.data_files import parquet
+from kafka_drain.data_files import parquet, reader
 from kafka_drain.data_files.batch_sizes import STEP_ROWS
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
 from kafka_drain.data_files.records import SCHEMA, TimestampError
-from kafka_drain.errors import DataFileError
+from kafka_drain.errors import (
+    DataFileError,
+    KeyUnavailableError,
+    MachineError,
+    StoreUnavailableError,
+)
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
 Row = dict[str, Any]
@@ -864,3 +869,25 @@ def test_read_json_time(tmp_path: Path, text: str, expected: int) -> None:
 def test_topic_of(path: str, expected: str | None) -> None:
     """A folder names the topic when files are split by it."""
     assert expected == topic_of(path)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MachineError("no codec"),
+        MemoryError(),
+        FileNotFoundError("gone"),
+        StoreUnavailableError("silent"),
+        KeyUnavailableError("no key"),
+    ],
+)
+def test_read_contents_undamaged(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this machine lacks, a missing file, key or store is no damage of a file."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(reader.parquet, "read_records", fail)
+
+    with pytest.raises(type(error)):
+        reader.read_contents(UPath("a.parquet"), "parquet", "a", 1, lambda _: None)

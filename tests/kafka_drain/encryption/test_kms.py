@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from kafka_drain.encryption.kms import (
     FILE_VARIABLE,
@@ -152,7 +153,7 @@ class _Vault(BaseHTTPRequestHandler):
 def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server that answers as Vault's documentation says."""
     server = HTTPServer(("127.0.0.1", 0), _Vault)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     monkeypatch.setenv("VAULT_ADDR", f"http://127.0.0.1:{server.server_port}/")
     monkeypatch.setenv("VAULT_TOKEN", "the token")
     yield
@@ -233,6 +234,33 @@ def test_vault_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(KmsSilentError, match=r"Vault at http://127.0.0.1:9: ConnectionError"):
         open_kms("vault").wrap(DATA_KEY, "m", "id")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (requests.ReadTimeout(), KmsSilentError),
+        (requests.ConnectTimeout(), KmsSilentError),
+        (requests.ConnectionError(), KmsSilentError),
+        (requests.exceptions.SSLError(), KmsError),
+        (requests.exceptions.InvalidURL(), KmsError),
+    ],
+)
+def test_vault_silent(
+    error: Exception, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Vault that is slow or can't be reached is waited for; what is set up wrongly isn't."""
+    monkeypatch.setenv("VAULT_ADDR", "http://127.0.0.1:9")
+    monkeypatch.setenv("VAULT_TOKEN", "the token")
+
+    def post(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(requests, "post", post)
+
+    with pytest.raises(KmsError, match=type(error).__name__) as raised:
+        open_kms("vault").unwrap("vault:v1:AAAA", "m", "id")
+    assert raised.type is kind
 
 
 def test_vault_certificates_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,3 +267,17 @@ def test_report_page_sets_numbers_right() -> None:
 
     assert '<td class="number">1,000</td><td class="number">3</td><td>2.0 kB</td>' in text
     assert '<td>t-0</td><td class="number">7</td>' in text
+
+
+def test_report_page_incomplete_with_loss_acknowledged() -> None:
+    """The headline counts what is missing, without what was acknowledged as gone."""
+    gaps = [gap(0, "expired") | {"acknowledged": True}, gap(1, "expired", 5, 7)]
+    found = report(
+        verdict="findings",
+        offsets=5_000,
+        gaps=gaps,
+        partitions=[partition(0, {"expired": 3}), partition(1, {"expired": 2})],
+        findings=[finding(Reason.OFFSET_MISSING, "t-1")],
+    )
+
+    assert "Not complete: 2 offsets of t-1 are in no file" in Page(report_page(found)).text

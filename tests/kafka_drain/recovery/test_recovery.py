@@ -125,6 +125,18 @@ def test_read_archived_never_described(made: MadeArchive, is_noted: bool) -> Non
     assert found.held["lost"] == 3
 
 
+def test_read_archived_gone_untold_since(made: MadeArchive) -> None:
+    """Descriptions without topics hide none of the older ones."""
+    describe(made, 1, "orders", "lost")
+    refused = PartResult(PartOutcome.NOT_AUTHORISED, "TOPIC_AUTHORIZATION_FAILED")
+    untold(made, 2, Part.TOPICS, refused, settings=replace(SETTINGS, topics=None))
+    describe(made, 3, "orders")
+
+    found = read_archived(made.archive, None)
+
+    assert found.gone == {"lost": "the description of 2026-01-01T01:00:00.000+00:00"}
+
+
 def untold(made: MadeArchive, hour: int, part: Part, result: PartResult, **found: Any) -> None:
     """Describe a cluster that doesn't tell all of a part."""
     seen = replace(state(hour), **found)

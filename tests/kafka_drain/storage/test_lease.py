@@ -674,17 +674,23 @@ def watcher(root: UPath, clock: Clock, said: list[str]) -> Any:
 
 
 def test_acquire_from_future_not_renewed(
-    root: UPath, from_future: dict[str, Any], watcher: Any, said: list[str]
+    root: UPath, from_future: dict[str, Any], watcher: Any, said: list[str], clock: Clock
 ) -> None:
     """A lease of a clock that was wrong is watched for its length, then taken over; both said."""
     waited: list[float] = []
-    taker = watcher(waited.append)
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        clock.move(seconds)
+
+    taker = watcher(wait)
 
     taker.acquire()
 
     assert sum(waited) == pytest.approx(60)
     assert lock(root)["token"] == taker.token
-    assert lock(root)["expires_at"] == "2026-01-01T12:01:00.000+00:00"
+    # It lasts from when it was taken, not from when the watch began.
+    assert lock(root)["expires_at"] == "2026-01-01T12:02:00.000+00:00"
     assert "lasts until 2029-04-15T12:01:00.000+00:00" in said[0]
     assert "this machine's clock says 2026-01-01T12:00:00.000+00:00" in said[0]
     assert "wrong by 1,200 days 0 h or more" in said[0]

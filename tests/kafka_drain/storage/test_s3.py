@@ -96,6 +96,12 @@ ignore_configured_endpoint_urls = true
             "http://s3:3",
             "r",
         ),
+        ({"AWS_PROFILE": "minio", "AWS_ENDPOINT_URL": "http://b:4"}, "http://b:4", "local"),
+        (
+            {"AWS_PROFILE": "minio", "AWS_DEFAULT_REGION": "r"},
+            "http://minio:9000",
+            "r",
+        ),
         ({"AWS_PROFILE": "minio", "AWS_ENDPOINT_URL": ""}, "http://minio:9000", "local"),
     ],
 )
