@@ -18,9 +18,9 @@ from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.archive.inspection import committed_files
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
-from kafka_drain.events import segment_events
+from kafka_drain.events import sealed_summary, segment_events
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.reading import archive_dataset, archive_paths, segments_filter
+from kafka_drain.reading import archive_dataset, archive_paths, sealed_paths, segments_filter
 from tests.kafka_drain.counting import calls_of
 from tests.kafka_drain.golden import (
     END,
@@ -340,6 +340,63 @@ def test_segments_filter_of_a_topic_made_again(tmp_path: Path) -> None:
     older = {key: value for key, value in event.items() if key != "topics"}
     assert len(rows_of(archive_dataset(made.archive, segments=[older]))) == 8
     assert rows_of(archive_dataset(made.archive, segments=[])) == []
+
+
+def test_archive_dataset_segment_bounds(tmp_path: Path) -> None:
+    """The files that hold any offset of a segment are read, whole, and no other ones."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    for first in (0, 5, 10):
+        made.seal({TopicPartition("t", 0): dense(first, first + 5)})
+    made.open_generation()
+    paths = archive_paths(made.archive)
+    expected = {
+        (0, 1): [0],
+        (4, 5): [0],
+        (5, 6): [1],
+        (4, 6): [0, 1],
+        (15, 16): [],
+        (9, 99): [1, 2],
+    }
+
+    for (start, end), files in expected.items():
+        for topic in ("t", "u"):
+            asked = [{"offsets": {f"{topic}-0": [[start, end]]}}]
+            dataset = archive_dataset(made.archive, segments=asked)
+            found = [fragment.path for fragment in dataset.get_fragments()]
+            assert found == [paths[n] for n in files if topic == "t"]
+
+
+def test_archive_dataset_segments_beside_unsealed(tmp_path: Path) -> None:
+    """A segment is sealed: committed files that no receipt proves yet aren't its own."""
+    archive = sealed_copy(tmp_path / "archive")
+    add_batch(archive.generation(1), 14, END, 50)
+    asked = [{"offsets": {"flights-0": [[END - 1, 50]], "flights-1": [[END, 50]]}}]
+
+    found = archive_dataset(archive, segments=asked)
+
+    assert offsets_of(found, filter=segments_filter(asked)) == [(0, END - 1)]
+
+
+def test_archive_dataset_encrypted(tmp_path: Path) -> None:
+    """A dataset doesn't decrypt: it is refused before a reader sees what looks like damage."""
+    archive = sealed_copy(tmp_path / "archive")
+    (tmp_path / "archive" / "keys").mkdir()
+    (tmp_path / "archive" / "keys" / f"{'0' * 16}.0001.json").write_text("{}")
+
+    with pytest.raises(ConfigError, match=r"a dataset doesn't decrypt; use `kafka-drain find "):
+        archive_dataset(archive)
+    assert archive_paths(archive)
+
+
+def test_sealed_paths_with_other_credentials(tmp_path: Path) -> None:
+    """The receipts are read where the caller can; the paths are those that the run has told."""
+    archive = sealed_copy(tmp_path / "archive")
+    told = sealed_summary("s3://bucket/a/", [*archive.generation(1).receipts()])
+    files = [path.removeprefix(f"{archive.root}/") for path in archive_paths(archive)]
+
+    few = told | {"paths": told["paths"][:1]}
+
+    assert sorted(sealed_paths(few, archive)) == sorted(f"s3://bucket/a/{file}" for file in files)
 
 
 def test_archive_dataset_of_many_segments(tmp_path: Path) -> None:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from upath import UPath
 
 from kafka_drain.archive import frozen_plans
-from kafka_drain.archive.frozen_plan import PlanState
+from kafka_drain.archive.frozen_plan import (
+    LIFETIME,
+    FrozenPlan,
+    PlanDecision,
+    PlanState,
+    expiry,
+)
 from kafka_drain.archive.frozen_plans import (
     KEPT,
+    approved,
     carrying_out,
     freeze,
+    freeze_plan,
     list_plans,
     read_plan,
     state_of,
 )
-from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.errors import ArchiveError, ConfigError, PlanChangedError
 from tests.kafka_drain.archive.test_frozen_plan import NOW, frozen
+from tests.kafka_drain.made_archive import MadeArchive
+
+APPROVED = {"kind": "maintain", "asked": {"days": 3}, "seen": {"files": 2}, "text": "2 files"}
 
 
 @pytest.fixture
@@ -149,3 +162,50 @@ def test_freeze_removes_old(root: UPath) -> None:
     newer = frozen(text="newer", expires_at="2027-01-01T00:00:00+00:00")
     newer = freeze(root, newer, expired + KEPT)
     assert set(list_plans(root)) == {started.id, newer.id}
+
+
+@pytest.mark.parametrize("lifetime", [None, timedelta(minutes=5)])
+def test_freeze_plan(lifetime: timedelta | None, tmp_path: Path) -> None:
+    """A plan is kept where runs keep their state, for its archive and the time that is asked."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"}).archive
+    archive = made.keeping_state_in(str(tmp_path / "state"))
+    given = {"lifetime": lifetime} if lifetime else {}
+
+    plan = freeze_plan(archive, **APPROVED, now=NOW, **given)  # type: ignore[arg-type]
+
+    assert (list_plans(made.root), list_plans(archive.state)) == ([], [plan.id])
+    assert read_plan(archive.state, plan.id) == plan
+    assert {name: getattr(plan, name) for name in APPROVED} == APPROVED
+    assert (plan.pipeline, plan.archive_id) == ("made", archive.identity())
+    assert (plan.created_at, plan.expires_at) == expiry(NOW, lifetime or LIFETIME)
+
+
+def test_approved(tmp_path: Path) -> None:
+    """What is left is planned again, unless it is refused already; what has changed refuses it."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"}).archive
+    archive = made.keeping_state_in(str(tmp_path / "state"))
+    plan = freeze_plan(archive, **APPROVED, now=NOW)  # type: ignore[arg-type]
+    seen: list[FrozenPlan] = []
+
+    def approve(*changes: str, kind: Any = "maintain", later: timedelta = timedelta(0)) -> Any:
+        def plan_again(frozen: FrozenPlan) -> tuple[str, tuple[str, ...]]:
+            seen.append(frozen)
+            return "left", changes
+
+        return approved(archive, kind, plan.id, now=NOW + later, plan_again=plan_again)
+
+    assert approve() == ("left", plan, PlanDecision.RUN)
+    with pytest.raises(PlanChangedError, match="a file is gone"):
+        approve("a file is gone")
+    assert seen == [plan, plan]
+    with pytest.raises(PlanChangedError, match="had to be started by"):
+        approve(later=LIFETIME + timedelta(seconds=1))
+    with pytest.raises(PlanChangedError, match="this is a republish"):
+        approve(kind="republish")
+    assert seen == [plan, plan]
+    with suppress(ZeroDivisionError), carrying_out(archive.state, plan, "run"):
+        raise ZeroDivisionError
+    assert approve("a file is gone", later=LIFETIME * 2)[2] is PlanDecision.RESUME
+    with carrying_out(archive.state, plan, "run"):
+        pass
+    assert approve("a file is gone")[2] is PlanDecision.DO_NOTHING

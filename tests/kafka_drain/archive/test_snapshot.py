@@ -361,6 +361,26 @@ def test_topic_incarnations(tmp_path: Path) -> None:
     assert made.archive.snapshot().topic_incarnations() == {("t", "old"): 1, ("t", "new"): 2}
 
 
+def test_topics_now(made: MadeArchive) -> None:
+    """The newest generation's ids count, also of a roll that was killed before it noted them."""
+    assert made.archive.snapshot().topics_now == {"t": "id"}
+
+    made.archive.generation(2).write(
+        starting_offsets={P0: 0},
+        file_format="parquet",
+        partition_by=["topic"],
+        topic_ids={"t": "new"},
+        reason="test",
+    )
+    snapshot = made.archive.snapshot()
+    assert (snapshot.document.topics, snapshot.topics_now) == ({"t": "id"}, {"t": "new"})
+
+    (made.root / "generations/0002/generation.json").write_text("{")
+    assert made.archive.snapshot().topics_now == {"t": "id"}
+    shutil.rmtree(str(made.root / "generations"))
+    assert made.archive.snapshot().topics_now == {"t": "id"}
+
+
 # one value
 
 

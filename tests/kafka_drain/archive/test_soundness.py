@@ -21,10 +21,10 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.journal.files import start_journal_anew
+from kafka_drain.archive.journal.files import note_sealed, read_journal, start_journal_anew
 from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.receipts import parse_receipt
-from kafka_drain.archive.soundness import check_sealed_state, recreate_journal
+from kafka_drain.archive.soundness import check_sealed_state, note_of_holes, recreate_journal
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main as run_command
 from kafka_drain.clock import utc_now
@@ -844,6 +844,39 @@ def test_journal_begun_anew(what: str, copy: Path, said: list[str]) -> None:
             Reason.OFFSET_MISSING,
         }
     assert check_sealed_state(archive.snapshot()).findings == []
+
+
+def test_journal_begun_anew_again(tmp_path: Path, said: list[str]) -> None:
+    """What was accepted as lost, and what was given up, stays so, however often it begins anew."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    tp = TopicPartition("t", 0)
+    made.seal({tp: dense(0, 10)})
+    made.open_generation()
+    made.start_at({tp: 15})
+    for start in (15, 20, 25):
+        made.seal({tp: dense(start, start + 5)})
+    state = check_sealed_state(made.archive.snapshot())
+    assert [(hole.tp, hole.range) for hole in state.holes] == [(tp, OffsetRange(10, 15))]
+    note_sealed(made.root, state.there.plus(note_of_holes(state.holes)))
+    names = made.archive.generation(2).receipt_names()
+    for folder in ("", "copies/"):
+        (made.root / f"{folder}{G2}/receipts/{names[1]}").unlink(missing_ok=True)
+    assert {found.reason for found in check_sealed_state(made.archive.snapshot()).findings} == {
+        Reason.RECEIPT_MISSING
+    }
+    where = f"{G2}/receipts/{names[2]}"
+
+    for _ in range(3):
+        before = read_journal(made.root)
+        recreate_journal(made.archive, dry_run=True)
+        assert read_journal(made.root) == before
+        recreate_journal(made.archive, dry_run=False)
+
+        state = check_sealed_state(made.archive.snapshot())
+        assert (state.findings, state.holes) == ([], [])
+        assert state.journal.newest > before.newest
+        assert where in state.journal.noted.forgotten
+        assert {found.reason for found in state.warnings} == {Reason.RECEIPT_FORGOTTEN}
 
 
 def test_plan_that_no_reader_takes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.state_folder import arguments_of
+from kafka_drain.archive.state_folder import BINDING, StateFolder, arguments_of
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.offsets import TopicPartition
@@ -17,7 +18,8 @@ from kafka_drain.republish.planning.previous_runs import refuse_repeated
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.run import plan_republish
-from kafka_drain.storage.paths import locate
+from kafka_drain.storage.json_files import is_unfinished
+from kafka_drain.storage.paths import is_of_volume, locate
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -75,6 +77,49 @@ def test_keeping_state_in_of_another(made: MadeArchive, tmp_path: Path, has_id: 
 
     with pytest.raises(ArchiveError, match=r"is of the archive .*/archive .*expected .*/other"):
         other.archive.keeping_state_in(tmp_path / "state")
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+def test_keeping_state_in_of_moved(made: MadeArchive, tmp_path: Path, has_id: bool) -> None:
+    """An archive that was moved is known by its id; without one, it may be another one."""
+    if has_id:
+        made.archive.identify()
+    named = made.archive.keeping_state_in(tmp_path / "state").identify()
+    moved = Archive.at(str((tmp_path / "archive").rename(tmp_path / "moved")))
+
+    if has_id:
+        assert moved.keeping_state_in(tmp_path / "state").identify() == named
+        return
+    for _ in range(2):
+        with pytest.raises(ArchiveError, match=r"expected .*/moved"):
+            moved.keeping_state_in(tmp_path / "state")
+        # It may get an id of its own meanwhile.
+        moved.identify()
+
+
+@pytest.mark.parametrize("other", [{"pipeline": "p2"}, {"cluster_id": "c2"}])
+def test_check_of_another_pipeline(other: dict[str, str], tmp_path: Path) -> None:
+    """An archive at the same place, but of another pipeline or cluster, is another archive."""
+    place, root = locate(str(tmp_path / "state")), locate(str(tmp_path / "archive"))
+    state = StateFolder(place, root, "p", "c", None)
+    named = state.identify()
+    state.check()
+    assert (state.identity(), state.identify()) == (named, named)
+
+    for known in (None, named):
+        another = replace(state, known_id=known, **other)
+        for call in (another.check, another.identify, another.identity):
+            with pytest.raises(ArchiveError, match="give each archive a folder of its own"):
+                call()
+
+
+def test_check_of_volume(tmp_path: Path) -> None:
+    """What a file system keeps in a folder, or a crash has left there, belongs to nobody."""
+    for name in ("lost+found", f".{BINDING}.{'0' * 32}.tmp"):
+        (tmp_path / name).touch()
+    assert all(is_of_volume(p.name) or is_unfinished(p.name) for p in tmp_path.iterdir())
+
+    StateFolder(locate(str(tmp_path)), locate("elsewhere"), "p", "c", None).check()
 
 
 def test_keeping_state_in_refused(made: MadeArchive, tmp_path: Path) -> None:

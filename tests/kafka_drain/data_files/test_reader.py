@@ -31,11 +31,21 @@ from upath import UPath
 from kafka_drain.data_files import parquet, reader
 from kafka_drain.data_files.batch_sizes import STEP_ROWS
 from kafka_drain.data_files.file_offsets import FileOffsets
-from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
+from kafka_drain.data_files.reader import (
+    as_client_reads,
+    index_sha256,
+    offset_of_nul,
+    read_contents,
+    read_offsets,
+    read_records,
+    rows_with_nul,
+    topic_of,
+)
 from kafka_drain.data_files.records import SCHEMA, TimestampError
 from kafka_drain.errors import (
     DataFileError,
     KeyUnavailableError,
+    KmsUnavailableError,
     MachineError,
     StoreUnavailableError,
 )
@@ -510,6 +520,63 @@ def test_read_offsets_topic_not_text(tmp_path: Path) -> None:
         read_offsets(path, "parquet", None)
 
 
+# offsets and records in one pass
+
+
+@each_format
+@pytest.mark.parametrize("topic", [None, "named"])
+def test_read_contents(tmp_path: Path, file_format: str, write: Writer, topic: str | None) -> None:
+    """One pass tells the same offsets, and passes on the same records, as one for each."""
+    path, batches, indexes = write(tmp_path, ROWS), list[pa.RecordBatch](), list[str]()
+
+    found = read_contents(path, file_format, topic, 1, batches.append, indexes.append)
+
+    assert found == read_offsets(path, file_format, topic)
+    assert {offsets.tp.topic for offsets in found} == {topic or "t"}
+    assert batches == list(read_records(path, file_format, 1))
+    index = index_sha256(path, file_format)
+    assert indexes == ([index] if file_format == "parquet" else [])
+    assert (index is None) == (file_format != "parquet")
+
+
+def test_read_contents_row_without_offset(tmp_path: Path) -> None:
+    """A row without an offset is no record; it is counted from the file's start."""
+    path = write_parquet(tmp_path, [*ROWS, row(30) | {"offset": None}])
+    seen: list[pa.RecordBatch] = []
+
+    with pytest.raises(DataFileError, match=f"row {len(ROWS)} has no offset"):
+        read_contents(path, "parquet", None, 1, seen.append)
+
+    assert sum(batch.num_rows for batch in seen) == len(ROWS)
+
+
+def test_as_client_reads() -> None:
+    """Kafka's C client ends a header's name at a NUL; all else stays, row by row."""
+    names = [None, [], ["a", "b\0c", "\0"], ["n\0\n\0x", "o\0"], ["e\nf"], None]
+    rows = [
+        row(n, headers=own and [{"key": key, "value": bytes([i])} for i, key in enumerate(own)])
+        for n, own in enumerate(names)
+    ]
+    whole = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    cut = {2: ["a", "b", ""], 3: ["n", "o"]}
+
+    for start in (0, 1, 3, 4):
+        batch = whole.slice(start)
+        found = as_client_reads(batch)
+
+        assert found.schema == SCHEMA
+        assert rows_with_nul(batch) == [n - start for n in cut if n >= start]
+        assert offset_of_nul(batch) == next((n for n in cut if n >= start), None)
+        told = found.to_pylist()
+        assert [
+            own["headers"] and [header["key"] for header in own["headers"]] for own in told
+        ] == [cut.get(n, names[n]) for n in range(start, len(rows))]
+        for own, before in zip(told, rows[start:], strict=True):
+            values = [[h["value"] for h in each["headers"] or ()] for each in (own, before)]
+            assert values[0] == values[1]
+            assert own | {"headers": None} == before | {"headers": None}
+
+
 class Counted(io.BytesIO):
     """A file that counts the bytes that were read."""
 
@@ -653,6 +720,42 @@ def test_read_offsets_property(
 
 
 # damage
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        # What this machine, its memory, a store or a KMS lacks says nothing of the file.
+        *((error("x"), type(error("x"))) for error in (
+            KeyUnavailableError,
+            KmsUnavailableError,
+            MachineError,
+            MemoryError,
+            StoreUnavailableError,
+            FileNotFoundError,
+            DataFileError,
+        )),
+        (ModuleNotFoundError("x"), MachineError),
+        (ValueError("you need to install x"), MachineError),
+        (ValueError("x"), DataFileError),
+        (KeyError(), DataFileError),
+    ],
+)  # fmt: skip
+def test_read_records_fails(
+    raised: Exception, told: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what a damaged file makes its library raise is damage of the file."""
+
+    class Failing:
+        def read_records(self, *_: object) -> Iterator[pa.RecordBatch]:
+            raise raised
+
+    monkeypatch.setitem(reader.FORMATS, "avro", Failing())
+
+    with pytest.raises(Exception, match=r"x|KeyError") as caught:
+        list(read_records(UPath("part-0.avro"), "avro"))
+
+    assert type(caught.value) is told
 
 
 @each_format

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.copies import read_copy
-from kafka_drain.archive.journal.entries import WHOLE_EVERY, Noted, Tip
+from kafka_drain.archive.journal import files
+from kafka_drain.archive.journal.entries import REMOVED, WHOLE_EVERY, Noted, Tip, next_whole
 from kafka_drain.archive.journal.files import note_sealed, read_journal, start_journal_anew
-from kafka_drain.errors import ManifestInvalidError
-from kafka_drain.storage.json_files import write_document
-from kafka_drain.storage.paths import locate
+from kafka_drain.errors import LockedError, ManifestInvalidError
+from kafka_drain.storage.json_files import create_text, write_document
+from kafka_drain.storage.paths import locate, read_bytes
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
 
@@ -172,6 +174,119 @@ def test_note_sealed_damaged(tmp_path: Path) -> None:
     journal = read_journal(root)
     assert (journal.newest, journal.problems) == (50, ())
     assert journal.noted == window(9).plus(window(10))
+
+
+@pytest.mark.parametrize("lost", ["journal", "journal.json"])
+@pytest.mark.parametrize("known", [0, 4, 40])
+def test_start_journal_anew_ends_later(lost: str, known: int, tmp_path: Path) -> None:
+    """A journal begun anew ends after entries, head and receipts: none of them looks later."""
+    root, entries = root_of(tmp_path), WHOLE_EVERY + 3
+    for number in range(entries):
+        note_sealed(root, window(number))
+    path = tmp_path / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert read_journal(root).problems or lost == "journal.json"
+
+    number = start_journal_anew(root, window(99), known)
+
+    assert number == next_whole(max(entries, known)) > max(entries, known)
+    journal = read_journal(root)
+    assert (journal.newest, journal.problems, journal.noted) == (number, (), window(99))
+
+
+def test_note_sealed_removed(tmp_path: Path) -> None:
+    """What is removed deliberately has no copy any more, from which a repair would restore it."""
+    root = root_of(tmp_path)
+    [where, kept] = [next(iter(window(number).documents)) for number in (1, 2)]
+    for name in (where, kept):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("sealed")
+    note_sealed(root, window(1).plus(window(2)))
+    assert read_copy(root, where) == b"sealed"
+
+    for _ in range(2):
+        # Of the other one there never was a copy.
+        note_sealed(root, Noted(documents=dict.fromkeys((where, "windows/9/plan.json"), REMOVED)))
+
+    assert read_copy(root, where) is None
+    assert read_copy(root, kept) == b"sealed"
+    journal = read_journal(root)
+    assert (journal.newest, journal.noted.documents[where]) == (2, REMOVED)
+
+
+def test_note_sealed_copies(tmp_path: Path) -> None:
+    """What a repair restores has a copy: each receipt, and documents as they are by now."""
+    root, folder = root_of(tmp_path), "generations/0001"
+    (tmp_path / folder / "receipts").mkdir(parents=True)
+    growing = ("archive.json", f"{folder}/generation.json")
+
+    def note(number: int, *documents: str) -> None:
+        for path in (*growing, receipt_of(number)):
+            (tmp_path / path).write_text(f"with receipt {number}")
+        tips = {folder: Tip(f"{number}.json", number, f"{number:064d}")}
+        note_sealed(root, Noted(tips, dict.fromkeys(documents, "a" * 64)))
+
+    def receipt_of(number: int) -> str:
+        return f"{folder}/receipts/{number}.json"
+
+    note(1)
+    assert [read_copy(root, path) for path in (*growing, receipt_of(1))] == [
+        None, None, b"with receipt 1"
+    ]  # fmt: skip
+    for number, documents in ((2, growing), (3, ())):
+        note(number, *documents)
+        for path in (*growing, receipt_of(number)):
+            assert read_copy(root, path) == b"with receipt %d" % number
+
+
+@pytest.mark.parametrize("taken", [0, 2, 3])
+def test_journal_busy(taken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds the next number taken tries again, but not forever."""
+    root, tries = root_of(tmp_path), 3
+    note_sealed(root, window(1))
+    monkeypatch.setattr(files, "TRIES", tries)
+    calls: list[UPath] = []
+
+    def create(path: UPath, text: str) -> bool:
+        calls.append(path)
+        return len(calls) > taken and create_text(path, text)
+
+    monkeypatch.setattr(files, "create_text", create)
+    for number, write in ((2, note_sealed), (3, partial(start_journal_anew, known=0))):
+        calls.clear()
+        if taken < tries:
+            write(root, window(number))
+            assert number == 3 or read_journal(root).noted == window(1).plus(window(2))
+            assert len(calls) == taken + 1
+        else:
+            with pytest.raises(LockedError, match="grew during every attempt to write to it"):
+                write(root, window(number))
+            assert (len(calls), read_journal(root).newest) == (tries, 1)
+    before = len(calls)
+    note_sealed(root, window(3 if taken < tries else 1))
+    assert len(calls) == before
+
+
+@pytest.mark.parametrize("gone", [2, 3])
+def test_read_journal_busy(gone: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry that is cleared between listing and reading isn't lost: all is read again."""
+    root, tries = root_of(tmp_path), 3
+    note_sealed(root, window(1))
+    monkeypatch.setattr(files, "TRIES", tries)
+    calls: list[UPath] = []
+
+    def read(path: UPath) -> bytes:
+        calls.append(path)
+        if len(calls) <= gone:
+            raise FileNotFoundError(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(files, "read_bytes", read)
+    if gone < tries:
+        assert (read_journal(root).noted, read_journal(root).problems) == (window(1), ())
+    else:
+        with pytest.raises(LockedError, match="changed during every read"):
+            read_journal(root)
 
 
 def test_note_sealed_on_s3(bucket: str) -> None:
