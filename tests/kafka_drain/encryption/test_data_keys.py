@@ -289,3 +289,51 @@ def test_parse_key_of_another(masters: Masters) -> None:
     assert parse_key(f"keys/{file_name(ID, 7)}", content) == parse_key("copy.json", content)
     with pytest.raises(ArchiveError, match=f"is of data key '{ID}', expected '{'f' * 16}'"):
         parse_key(f"keys/{file_name('f' * 16, 1)}", content)
+
+
+def test_list_keys_any_order(
+    tmp_path: Path, masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The highest version counts in whatever order a file system lists them."""
+    masters("m")
+    for version in (1, 2, 10):
+        write(tmp_path, version, "m")
+    files = sorted((tmp_path / FOLDER).iterdir(), reverse=True)
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(files))
+
+    assert list_keys(tmp_path) == {ID: files[0]}
+    assert older_documents(tmp_path) == files[:0:-1]
+
+
+def test_data_key_asked_once(
+    tmp_path: Path, masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A KMS that has answered isn't asked again, and one data key's isn't another archive's."""
+    masters("m")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, 1, "m")
+    asked = list[str]()
+    monkeypatch.setattr(
+        data_keys, "open_key", lambda document: asked.append(document["id"]) or DATA_KEY
+    )
+
+    for _ in range(3):
+        assert [data_key(tmp_path / name, ID) for name in ("a", "b")] == [DATA_KEY] * 2
+
+    assert asked == [ID] * 2
+
+
+def test_data_key_sealed_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A KMS that is silent for one archive is asked for another, whose KMS may be another."""
+
+    def silent(root: str, _: str) -> bytes:
+        if root == str(tmp_path / "a"):
+            raise KmsUnavailableError("sealed")
+        return DATA_KEY
+
+    monkeypatch.setattr(data_keys, "_data_key", silent)
+
+    with pytest.raises(KmsUnavailableError, match="sealed"):
+        data_key(tmp_path / "a", ID)
+    assert data_key(tmp_path / "b", ID) == DATA_KEY

@@ -8,7 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import requests
@@ -368,3 +370,106 @@ def test_aws_busy(code: str, status: int, is_silent: bool, monkeypatch: pytest.M
     with pytest.raises(KmsError) as raised:
         open_kms("aws").unwrap("AAAA", "alias/m", "id")
     assert isinstance(raised.value, KmsSilentError) is is_silent
+
+
+@pytest.mark.parametrize("certificates", [None, "/ca.pem"])
+def test_vault_request(certificates: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Vault that hangs is given up, and its certificate is verified, by whom the user names."""
+    asked: list[dict[str, Any]] = []
+
+    def post(url: str, **how: Any) -> Any:
+        asked.append({"url": url, **how})
+        document = {"data": {"ciphertext": "vault:v1:A"}}
+        return SimpleNamespace(status_code=200, json=lambda: document)
+
+    monkeypatch.setattr("requests.post", post)
+    monkeypatch.setenv("VAULT_ADDR", "https://vault/")
+    monkeypatch.setenv("VAULT_TOKEN", "the token")
+    monkeypatch.delenv("VAULT_CACERT", raising=False)
+    if certificates is not None:
+        monkeypatch.setenv("VAULT_CACERT", certificates)
+
+    assert open_kms("vault").wrap(DATA_KEY, "a/b", "id") == "vault:v1:A"
+
+    [how] = asked
+    assert (how["url"], how["timeout"]) == ("https://vault/v1/transit/encrypt/a%2Fb", (5, 10))
+    assert how["verify"] == (certificates or True)
+    assert how["headers"] == {"X-Vault-Token": "the token"}
+
+
+@pytest.mark.parametrize(
+    ("error", "is_silent"),
+    [
+        (requests.ConnectionError("the token"), True),
+        (requests.ReadTimeout("the token"), True),
+        (requests.exceptions.SSLError("the token"), False),
+        (requests.exceptions.InvalidURL("the token"), False),
+        (requests.TooManyRedirects("the token"), False),
+        (ValueError("the token"), False),
+    ],
+)
+def test_vault_lost(error: Exception, is_silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a Vault that is away may answer later; a wrong certificate or address stays wrong."""
+    monkeypatch.setattr("requests.post", Mock(side_effect=error))
+    monkeypatch.setenv("VAULT_ADDR", "https://vault")
+    monkeypatch.setenv("VAULT_TOKEN", "the token")
+
+    with pytest.raises(KmsError, match=f"Vault at https://vault: {type(error).__name__}$") as found:
+        open_kms("vault").wrap(DATA_KEY, "m", "id")
+
+    assert isinstance(found.value, KmsSilentError) is is_silent
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "is_silent"),
+    [
+        ("ReadTimeoutError", {"endpoint_url": "https://kms"}, True),
+        ("ConnectTimeoutError", {"endpoint_url": "https://kms"}, True),
+        ("ConnectionClosedError", {"endpoint_url": "https://kms"}, True),
+        ("SSLError", {"endpoint_url": "https://kms", "error": "expired"}, False),
+        ("NoCredentialsError", {}, False),
+    ],
+)
+def test_aws_lost(
+    name: str, given: dict[str, str], is_silent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An AWS KMS that is away may answer later, and is given up soon; others need somebody."""
+    boto3 = pytest.importorskip("boto3")
+    exceptions = pytest.importorskip("botocore.exceptions")
+    error = getattr(exceptions, name)(**given)
+    configs: list[Any] = []
+
+    def client(_: str, *, config: Any) -> Any:
+        configs.append(config)
+        return SimpleNamespace(encrypt=Mock(side_effect=error))
+
+    monkeypatch.setattr(boto3, "client", client)
+
+    with pytest.raises(KmsError, match="AWS KMS: ") as found:
+        open_kms("aws").wrap(DATA_KEY, "alias/m", "id")
+
+    assert isinstance(found.value, KmsSilentError) is is_silent
+    [config] = configs
+    assert (config.connect_timeout, config.read_timeout) == (5, 10)
+    assert config.retries == {"mode": "standard", "total_max_attempts": 3}
+
+
+@pytest.mark.parametrize("id_", ["id", "another"])
+def test_aws_context(id_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS KMS opens a data key for its id only, and with the named key only."""
+    boto3 = pytest.importorskip("boto3")
+    asked: list[dict[str, Any]] = []
+
+    def answer(**given: Any) -> dict[str, bytes]:
+        asked.append(given)
+        return {"CiphertextBlob": b"wrapped", "Plaintext": DATA_KEY}
+
+    monkeypatch.setattr(
+        boto3, "client", lambda *_, **__: SimpleNamespace(encrypt=answer, decrypt=answer)
+    )
+
+    wrapped = open_kms("aws").wrap(DATA_KEY, "alias/m", id_)
+    assert open_kms("aws").unwrap(wrapped, "alias/m", id_) == DATA_KEY
+
+    which = {"KeyId": "alias/m", "EncryptionContext": {"kafka-drain": id_}}
+    assert asked == [which | {"Plaintext": DATA_KEY}, which | {"CiphertextBlob": b"wrapped"}]

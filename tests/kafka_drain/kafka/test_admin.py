@@ -333,3 +333,211 @@ def test_refused_login_of_tls() -> None:
 
     with pytest.raises(KafkaUnavailableError, match="TLS with Kafka at k:1 failed: expired"):
         of_cluster(admin)
+
+
+class Starting:
+    """A new client, whose broker says something only after some requests.
+
+    Attributes:
+        errors: The codes of the requests' errors, one after the other; then it is answered.
+        reports: What the connections report meanwhile.
+    """
+
+    def __init__(self, clock: list[float], *errors: int, cluster_id: str | None = "c") -> None:
+        self._clock = clock
+        self._cluster_id = cluster_id
+        self.errors = list(errors)
+        self.note: Any = None
+        self.reports: int | None = None
+        self.waits: list[float] = []
+        self.described: list[float] = []
+
+    def list_topics(self, *, timeout: float) -> Any:
+        self.waits.append(timeout)
+        if not self.errors:
+            return SimpleNamespace(cluster_id=self._cluster_id)
+        self._clock[0] += timeout
+        raise KafkaException(KafkaError(self.errors.pop(0), "silence"))
+
+    def describe_cluster(self, *, request_timeout: float) -> Future[Any]:
+        self.described.append(request_timeout)
+        future: Future[Any] = Future()
+        future.set_result(None)
+        return future
+
+    def poll(self, _: float) -> int:
+        if self.reports is not None:
+            self.note(KafkaError(self.reports, "no such user"))
+        return 0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which only requests and pauses move."""
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    time = SimpleNamespace(monotonic=lambda: now[0], sleep=pause)
+    monkeypatch.setattr(admin_module, "time", time)
+    return now
+
+
+def starting(monkeypatch: pytest.MonkeyPatch, *clients: Starting) -> None:
+    """Let an admin get these clients, one after the other."""
+    left = list(clients)
+
+    def make(_: KafkaConfig, *, error_cb: Any) -> Starting:
+        client = left.pop(0)
+        client.note = error_cb
+        return client
+
+    monkeypatch.setattr(admin_module, "admin_client", make)
+
+
+SILENT = KafkaError._TRANSPORT
+CONFIG = KafkaConfig({"bootstrap.servers": "k:1"})
+
+
+def test_client_waits_for_answer(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new client is listened to for a while, and then used all the same: brokers may start."""
+    late, silent = Starting(clock, SILENT), Starting(clock, *[SILENT] * 9)
+    starting(monkeypatch, late, silent)
+
+    assert cast(Any, Admin(CONFIG, 20).client) is late
+    admin = Admin(CONFIG, 20)
+    assert cast(Any, admin.client) is silent
+    assert admin.client is admin.client
+
+    assert late.waits == [0.25, 0.5]
+    assert silent.waits == [0.25, 0.5, 1.0, 0.25]
+
+
+def test_client_refused_early(
+    clock: list[float], unreached: list[Reached], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused login is told after seconds, and without a look at the addresses."""
+    client = Starting(clock, *[SILENT] * 9)
+    client.reports = KafkaError._AUTHENTICATION
+    starting(monkeypatch, client)
+    monkeypatch.setattr(admin_module, "reach", None)
+
+    with pytest.raises(AuthenticationError, match="k:1 rejects the credentials: no such user"):
+        _ = Admin(CONFIG, 20).client
+
+    assert clock[0] == admin_module.PATIENCE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("lasting", "seconds", "says"),
+    [
+        (True, 20, r"no response from Kafka at k:1: "),
+        (False, 2, r"no response from Kafka at k:1 within 2 s: silence"),
+        (False, 1, r"no response from Kafka at k:1 within 1 s: silence"),
+        (False, 20, None),
+    ],
+)
+def test_client_hopeless(
+    lasting: bool,
+    seconds: float,
+    says: str | None,
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What waiting doesn't mend, and what has taken all the time, is told at once; else it waits.
+
+    The first time only: brokers that have answered once come back.
+    """
+    monkeypatch.setattr(admin_module, "is_lasting", lambda _: lasting)
+    first, second, third = (Starting(clock, *[SILENT] * n) for n in (9, 0, 9))
+    starting(monkeypatch, first, second, third)
+    admin = Admin(CONFIG, seconds)
+
+    if says is None:
+        assert cast(Any, admin.client) is first
+    else:
+        with pytest.raises(KafkaUnavailableError, match=says):
+            _ = admin.client
+    for later in (second, third):
+        admin._client = None
+        assert cast(Any, admin.client) is later
+
+
+def test_client_let_in_late(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal of the past is forgotten when a broker has let the client in."""
+    client = Starting(clock, SILENT)
+    client.reports = KafkaError._AUTHENTICATION
+    starting(monkeypatch, client)
+    admin = Admin(CONFIG, 20)
+
+    assert cast(Any, admin.client) is client
+    assert admin._refusals == {}
+
+
+@pytest.mark.parametrize(("cluster_id", "describes"), [("c", True), ("", False), (None, False)])
+def test_look_asks(
+    cluster_id: str | None, describes: bool, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster without an id is never described, which would end this process.
+
+    Each look asks again, with the client of the one before.
+    """
+    client = Starting(clock, cluster_id=cluster_id)
+    starting(monkeypatch, client)
+    admin = Admin(CONFIG, 20)
+
+    assert [admin.look(), admin.look()] == [None, None]
+
+    seconds = admin_module.LOOK_SECONDS
+    assert client.described == ([seconds] * 2 if describes else [])
+    assert client.waits == [0.25, *([] if describes else [seconds] * 2)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "found"),
+    [
+        ({}, None, admin_module.TIMEOUT_SECONDS),
+        ({"socket.timeout.ms": "1500"}, None, 1.5),
+        ({"socket.timeout.ms": "1500"}, 3.0, 3.0),
+    ],
+)
+def test_timeout(settings: dict[str, str], given: float | None, found: float) -> None:
+    """Whoever asks says how long it waits, or the connection does."""
+    assert Admin(KafkaConfig({"bootstrap.servers": "k:1"} | settings), given).timeout == found
+
+
+@pytest.mark.parametrize(
+    ("code", "keeps"), [(KafkaError.INVALID_CONFIG, True), (KafkaError._TIMED_OUT, False)]
+)
+def test_ask_client_kept(
+    code: int, keeps: bool, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a client that may look for a broker that is gone is replaced."""
+    client = Starting(clock)
+    starting(monkeypatch, client, *[Starting(clock) for _ in range(200)])
+    admin = Admin(CONFIG, 5)
+    asked: list[Any] = []
+
+    def question(found: Any) -> None:
+        asked.append(found)
+        raise KafkaException(KafkaError(code))
+
+    with pytest.raises(KafkaDrainError):
+        admin.ask(question)
+
+    assert (len(asked) == 1, len({*map(id, asked)}) == 1) == (keeps, keeps)
+    assert (cast(Any, admin._client) is client) is keeps
+
+
+def test_admin_client_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client tells its refused logins, and prints nothing of connections that fail."""
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(admin_module, "AdminClient", made.append)
+    note = Admin(CONFIG).note_refusal
+
+    admin_module.admin_client(CONFIG, error_cb=note)
+
+    [settings] = made
+    assert (settings["error_cb"], settings["log_level"]) == (note, 2)
+    assert settings["bootstrap.servers"] == "k:1"

@@ -26,7 +26,7 @@ from kafka_drain.spark.client_mode import SparkConnect, SparkProcess, SparkSubmi
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.engine import NoServerError, ServerGoneError
 from kafka_drain.spark.job import SparkJob
-from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.job_spec import PARENT_VARIABLE, write_private
 from kafka_drain.spark.place import SparkConnection
 from kafka_drain.spark.runner import runner_for
 from tests.fake_spark_connect import fake_server
@@ -399,3 +399,59 @@ def test_job_result_unfinished(exit_code: int, left: str, tmp_path: Path) -> Non
 
     with pytest.raises(SparkJobError, match="spark-submit exited before the job wrote a result"):
         job.run(SparkSubmit(CONNECTION))
+
+
+def test_spark_submit_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where spark-submit can't be started, no keytab is left behind."""
+    keytabs: list[Path] = []
+
+    def popen(command: list[str], **_: Any) -> None:
+        keytabs.append(Path(command[-1]))
+        assert keytabs[0].read_bytes() == b"secret"
+        raise FileNotFoundError(2, "no such program")
+
+    monkeypatch.setattr(client_mode.subprocess, "Popen", popen)
+
+    with pytest.raises(FileNotFoundError):
+        run(Program(""), connection=SparkConnection("yarn", keytab=b"secret"))
+
+    assert not keytabs[0].parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("master", "known", "found"),
+    [
+        ("local[2]", None, "127.0.0.1"),
+        ("local[2]", "10.0.0.1", "10.0.0.1"),
+        ("spark://h:7077", None, None),
+        ("yarn", None, None),
+    ],
+)
+def test_run_environment(
+    master: str, known: str | None, found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a driver whose executors are in itself listens to this machine alone."""
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    monkeypatch.setenv("SPARK_HOME", "/theirs")
+    if known is not None:
+        monkeypatch.setenv("SPARK_LOCAL_IP", known)
+    program: Any = Program("", environment={"SPARK_HOME": "/ours"})
+
+    made = client_mode.run_environment(program, master)
+
+    assert (made.get("SPARK_LOCAL_IP"), made["SPARK_HOME"]) == (found, "/ours")
+
+
+def test_spark_submit_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver knows the process with which it has to end."""
+    known: list[str] = []
+
+    def popen(_: list[str], *, env: dict[str, str], **__: Any) -> None:
+        known.append(env[PARENT_VARIABLE])
+        raise FileNotFoundError(2, "no such program")
+
+    monkeypatch.setattr(client_mode.subprocess, "Popen", popen)
+    with pytest.raises(FileNotFoundError):
+        run(Program(""))
+
+    assert known == [str(os.getpid())]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import stat
 import sys
 import threading
 import time
@@ -724,3 +726,167 @@ def test_stop_while_finding(world: World) -> None:
         engine(world.application())
 
     assert yarn.killed == ["a_1"]
+
+
+@pytest.fixture
+def environments(world: World, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The environment of each submission; no process is started."""
+    noted: list[dict[str, str]] = []
+
+    def submit(_: Any, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        world.note.write_text(json.dumps(command[3:]))
+        noted.append(dict(environment))
+        return 0
+
+    monkeypatch.setattr(SparkCluster, "_submit", submit)
+    return noted
+
+
+def test_submit_environment(
+    world: World, environments: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The application's variables go before this process's, and none makes it Connect's client."""
+    monkeypatch.setenv("SPARK_REMOTE", "sc://elsewhere")
+    monkeypatch.setenv("SPARK_HOME", "/theirs")
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/site")
+    engine, _ = world.engine(RUNNING)
+
+    engine.submit(replace(world.application(), environment={"SPARK_HOME": "/ours"}))
+
+    [found] = environments
+    assert (found["SPARK_HOME"], found["HADOOP_CONF_DIR"]) == ("/ours", "/site")
+    assert "SPARK_REMOTE" not in found
+
+
+@pytest.mark.usefixtures("environments")
+def test_submit_group(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each job of a group has its own lease, archive and files; the code is in the first folder."""
+    engine, yarn = world.engine(RUNNING)
+    options, asked = yarn.options, list[Any]()
+    monkeypatch.setattr(yarn, "options", lambda *given: asked.append(given) or options(*given))
+
+    engine.submit(world.application(0, 1, answers_path="/tmp/answers"))
+
+    (first,), (second,) = world.folders(0), world.folders(1)
+    [(run, tags, secrets, code)] = asked
+    assert first.path.name == second.path.name == run
+    assert tags[:2] == ["kafka-drain", run]
+    assert len(tags) == len({*tags}) == 4
+    assert secrets == {f"secrets-00{n}.json": world.private / f"secrets{n}.json" for n in (0, 1)}
+    assert code == str(first.path)
+    found = [(folder.run(), folder.spec()) for folder in (first, second)]
+    assert [(run and run.lease, run and run.archive) for run, _ in found] == [
+        ("token", str(world.archive / "0")),
+        ("", str(world.archive / "1")),
+    ]
+    assert [(spec["result_path"], spec["answers_path"]) for _, spec in found] == [
+        ("result-000.json", "answers-000.jsonl"),
+        ("result-001.json", "answers-001.jsonl"),
+    ]
+
+
+@pytest.mark.usefixtures("environments")
+@pytest.mark.parametrize("result", [DONE, ERROR])
+def test_collect_answers(world: World, result: dict[str, Any]) -> None:
+    """A job's answers and attempt come with its result, for this user alone; none with an error."""
+    engine, _ = world.engine(SUCCEEDED)
+    answers = world.private / "answers"
+    spec = {"kind": "validate", "answers_path": str(answers), "path": "/a/windows/attempt_3"}
+    application_id = engine.submit(world.application(**spec))
+    world.folders()[0].write_result(result, "1\n2\n")
+
+    assert engine.poll(application_id)
+
+    assert world.result() == result | {"attempt": "attempt_3"}
+    if result is ERROR:
+        assert not answers.exists()
+    else:
+        assert answers.read_text() == "1\n2\n"
+        assert stat.S_IMODE(answers.stat().st_mode) == 0o600
+
+
+@pytest.mark.usefixtures("environments")
+def test_find_in_copy(world: World) -> None:
+    """A result that was copied along with its archive isn't taken for the copy's."""
+    submitted(world, archive="").write_result(DONE)
+    shutil.copytree(world.archive / "0", world.archive / "1")
+    application = world.application(archive="")
+    engine, _ = world.engine(SUCCEEDED)
+
+    assert engine.find(replace(application, archive=str(world.archive / "1"))) is None
+    assert len(world.folders(1)) == 1
+    assert engine.find(application) is not None
+
+
+@pytest.mark.usefixtures("environments")
+def test_submit_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was submitted and YARN never knows is an error, after a while."""
+    monkeypatch.setattr("kafka_drain.spark.cluster_mode.KNOWN_SECONDS", 0.0)
+    engine, yarn = world.engine()
+
+    with pytest.raises(SparkJobError, match="YARN doesn't know the application 20"):
+        engine.submit(world.application())
+
+    assert yarn.killed == []
+
+
+@pytest.mark.usefixtures("environments")
+@pytest.mark.parametrize(
+    ("error", "killed"), [(ConfigError("no right"), ["a_1"]), (NoAnswerError("silence"), [])]
+)
+def test_submit_secrets_refused(world: World, error: Exception, killed: list[str]) -> None:
+    """A driver that gets no secrets is ended; silence leaves it to the retry that finds it."""
+    engine, yarn = world.engine(RUNNING)
+
+    def refuse(*_: Any) -> None:
+        raise error
+
+    yarn.hand_over = refuse  # type: ignore[method-assign]
+
+    with pytest.raises(type(error), match=str(error)):
+        engine.submit(world.application())
+
+    assert yarn.killed == killed
+
+
+@pytest.mark.usefixtures("environments")
+@pytest.mark.parametrize(("seconds", "looks"), [(60.0, 3), (0.0, 1)])
+def test_cancel_waits(
+    world: World, seconds: float, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed application, which may write until it has ended, is waited for for a while."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    engine, yarn = world.engine(RUNNING)
+    engine.last_seconds = seconds  # type: ignore[misc]
+    application_id = engine.submit(world.application())
+    yarn.states[:] = [RUNNING, RUNNING, KILLED]
+    yarn.kill = yarn.killed.append  # type: ignore[method-assign]
+
+    engine.cancel(application_id)
+
+    assert (yarn.killed, len(yarn.calls)) == (["a_1"], looks)
+
+
+def test_submit_failed_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What spark-submit couldn't submit isn't waited for."""
+    monkeypatch.setattr(SparkCluster, "_submit", lambda *_: 3)
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("waits"))
+    engine, _ = world.engine()
+
+    with pytest.raises(SparkJobError, match="spark-submit failed with exit code 3"):
+        engine.submit(world.application())
+
+
+@pytest.mark.usefixtures("environments")
+def test_submit_keytab(world: World) -> None:
+    """A driver in the cluster has the connection's keytab, from a file for this user."""
+    engine, _ = world.engine(RUNNING)
+    engine._connection = replace(CONNECTION, keytab=b"secret")
+
+    engine.submit(world.application())
+
+    given = json.loads(world.note.read_text())
+    keytab = Path(given[given.index("--keytab") + 1])
+    assert (keytab.read_bytes(), stat.S_IMODE(keytab.stat().st_mode)) == (b"secret", 0o600)
+    assert "answers_path" not in world.folders()[0].spec()
+    engine._forget()

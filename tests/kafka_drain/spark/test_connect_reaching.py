@@ -14,9 +14,16 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.spark import connect_reaching
 from kafka_drain.spark.connect import ConnectAddress
-from kafka_drain.spark.connect_reaching import _requests, look_at_server, unreached
+from kafka_drain.spark.connect_reaching import (
+    _requests,
+    look_at_server,
+    require_server,
+    unreached,
+)
 from kafka_drain.spark.engine import NoServerError
+from kafka_drain.spark.place import SparkConnection
 from tests.fake_spark_connect import fake_server
 from tests.security.certificates import Certificates
 
@@ -143,3 +150,24 @@ def test_look_at_server_untrusted(ports: tuple[dict[str, int], Path]) -> None:
 
     assert isinstance(missed, ConfigError)
     assert "doesn't have a trusted certificate; name a PEM file" in str(missed)
+
+
+def test_require_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server is asked with the connection's token; another master's isn't asked at all."""
+    asked: list[tuple[ConnectAddress, str]] = []
+    missed: list[NoServerError | None] = [None, NoServerError("nobody")]
+
+    def look(address: ConnectAddress, token: str) -> NoServerError | None:
+        asked.append((address, token))
+        return missed.pop(0)
+
+    monkeypatch.setattr(connect_reaching, "look_at_server", look)
+    for master in ("local[*]", "yarn", "spark://h:1"):
+        require_server(SparkConnection(master, token=TOKEN))
+    assert asked == []
+
+    require_server(SparkConnection("sc://h:1", token=TOKEN))
+    with pytest.raises(NoServerError, match="nobody"):
+        require_server(SparkConnection("sc://h:1", token=TOKEN))
+
+    assert asked == [(ConnectAddress("h", 1), TOKEN)] * 2

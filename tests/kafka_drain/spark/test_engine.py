@@ -16,6 +16,7 @@ from kafka_drain.spark.engine import (
     find_again,
     run_on,
     started_early,
+    stop_running,
 )
 
 APPLICATION: Any = object()
@@ -114,3 +115,40 @@ def finding(found: StartedApplication | None, said: list[str] | None = None) -> 
         said.append("ends")
 
     return FindingRunner(lambda _: None, lambda _: found, early)
+
+
+def test_run_on_started() -> None:
+    """An id is told before the first poll; what has ended before has none to tell."""
+    engine = Recorder([True])
+    run_on(engine, APPLICATION, engine.asked.append)
+    assert engine.asked == ["submit", "new", "poll new"]
+
+    ended = Recorder([True], StartedApplication(""))
+    run_on(ended, APPLICATION, ended.asked.append)
+    assert ended.asked == ["poll "]
+
+
+def test_run_on_started_fails() -> None:
+    """Whoever can't note the id leaves no application running that nobody knows."""
+    engine = Recorder([])
+
+    def fail(_: str) -> None:
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        run_on(engine, APPLICATION, fail)
+
+    assert engine.asked == ["submit", "cancel new"]
+
+
+def test_stop_running_runners() -> None:
+    """A plain function can't be stopped; a runner that can, is."""
+    stopped: list[str] = []
+    runner = FindingRunner(
+        lambda _: None, lambda _: None, started_early, lambda: stopped.append("x")
+    )
+
+    stop_running(lambda _: None)
+    stop_running(runner)
+
+    assert stopped == ["x"]

@@ -474,3 +474,26 @@ def test_login_in_pod(fake: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(ConfigError, match="Service token file"):
         Kubernetes.of(SparkConnection("k8s://h:443", deploy_mode="cluster"), {})
+
+
+def test_login_by_client_certificate(fake: FakeKubernetes) -> None:
+    """A certificate is a login, without any token or kubeconfig."""
+    names = {"clientCertFile": "cert_file", "clientKeyFile": "key_file"}
+    conf = {f"spark.kubernetes.authenticate.submission.{name}": f"/{name}" for name in names}
+
+    found = Kubernetes.of(SparkConnection("k8s://h:443", deploy_mode="cluster"), conf).api
+
+    settings = found.api_client.configuration
+    assert {name: getattr(settings, ours) for name, ours in names.items()} == {
+        name: f"/{name}" for name in names
+    }
+
+
+def test_pod_unknown_ended(fake: FakeKubernetes) -> None:
+    """A driver that had ended before its node was lost has ended."""
+    driver(fake)
+    fake.set_status(NAME, "Unknown", **container(terminated={"exitCode": 0}))
+
+    pod = kubernetes(fake).application(NAME)
+
+    assert (pod.is_alive, pod.has_succeeded) == (False, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import sys
 import zipfile
@@ -39,7 +40,7 @@ from kafka_drain.spark.submit import (
     with_needs_of,
     without_connect,
 )
-from kafka_drain.storage.s3 import s3_conf
+from kafka_drain.storage.s3 import CHECKSUMS_OPTION, s3_conf
 from tests.kafka_drain.fake_cluster import fake_application
 
 
@@ -186,7 +187,13 @@ def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
     monkeypatch.setattr(java, "require_java", lambda: Java(Path("/jdk/bin/java"), 17))
     monkeypatch.setattr(submit, "find_class_archive", lambda _: Path("/classes.jsa"))
 
-    def make(master: str, deploy_mode: str = "client", fixed: Any = None, **keys: Any) -> Any:
+    def make(
+        master: str,
+        deploy_mode: str = "client",
+        fixed: Any = None,
+        needs_connector: bool = True,
+        **keys: Any,
+    ) -> Any:
         defaults: dict[str, Any] = {"archive": str(tmp_path / "archive"), "jars": ["/j/a.jar"]}
         pipeline = Pipeline(name="p", topics=["t"], **defaults | keys)
         with for_master(master, deploy_mode):
@@ -196,6 +203,7 @@ def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
                 spec_path=tmp_path / "spec",
                 pipeline=pipeline,
                 folder=tmp_path,
+                needs_connector=needs_connector,
                 fixed=fixed,
             )
 
@@ -393,3 +401,129 @@ def test_connector_jars_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert connector_jars(is_needed=False) == []
     with pytest.raises(MachineError):
         connector_jars(is_needed=True)
+
+
+def test_for_master_fails() -> None:
+    """What failed on a server leaves no trace: the next application is started here."""
+    with pytest.raises(ZeroDivisionError), for_master("sc://h"):
+        raise ZeroDivisionError
+
+    assert not may_outlive()
+
+
+@pytest.mark.parametrize("days", [None, 7])
+@pytest.mark.parametrize(("master", "prefix"), [("local[1]", "spark.hadoop."), ("sc://h", "")])
+def test_prepare_application_store(
+    days: int | None, master: str, prefix: str, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark gets a store's jars and settings; checksums where files are locked, and only there."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store:9000")
+    monkeypatch.setattr(submit, "connector_jars", lambda is_needed: ["/c.jar"])
+    monkeypatch.setattr(submit, "store_jars", lambda archive: [f"/{archive[:2]}.jar"])
+    s3 = {"archive": "s3://bucket/a", "immutable_days": days}
+
+    found = prepare(master, jars=[], **s3)
+
+    assert found.conf[f"{prefix}fs.s3a.endpoint"] == "http://store:9000"
+    assert (f"{prefix}{CHECKSUMS_OPTION}" in found.conf) is (days is not None)
+    if master != "sc://h":
+        assert found.jars == ["/c.jar", "/s3.jar"]
+        assert found.archive == "s3a://bucket/a"
+        # Who names jars names the store's, too.
+        assert prepare(master, **s3).jars == ["/j/a.jar"]
+
+
+@pytest.mark.parametrize("is_needed", [True, False])
+def test_prepare_application_connector(
+    is_needed: bool, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a job that can't do without the connector is refused where that is missing."""
+
+    def missing(_: object) -> list[Path]:
+        raise MachineError("the connector is missing")
+
+    monkeypatch.setattr(fetch, "verified", missing)
+
+    if is_needed:
+        with pytest.raises(MachineError, match="the connector is missing"):
+            prepare("local[1]", jars=[], needs_connector=True)
+    else:
+        assert prepare("local[1]", jars=[], needs_connector=False).jars == []
+
+
+def test_prepare_application_libraries(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder for temporary files is that of the driver, wherever it was set, if it is here."""
+    asked: list[str] = []
+    monkeypatch.setattr(java, "require_libraries", asked.append)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Djava.io.tmpdir=/a")
+    given = {"spark.driver.extraJavaOptions": "-Djava.io.tmpdir=/b"}
+
+    prepare("yarn", "cluster", spark_conf=given)
+    assert asked == []
+    prepare("local[1]", spark_conf=given)
+
+    [options] = asked
+    assert [part for part in options.split() if "tmpdir" in part] == [
+        "-Djava.io.tmpdir=/a",
+        "-Djava.io.tmpdir=/b",
+    ]
+
+
+def test_prepare_application_client_only(
+    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only Spark Connect's client is installed, only a server can run applications."""
+    monkeypatch.setattr(submit, "spark_home", lambda: tmp_path)
+
+    with pytest.raises(MachineError, match="only pyspark-client is installed"):
+        prepare("local[1]")
+    assert prepare("sc://h", jars=[]).on_connect
+
+
+@pytest.mark.parametrize(
+    ("values", "limited"),
+    [
+        ({"encoding": "avro", "registry_conn_id": "r"}, True),
+        ({"encoding": "json", "columns": "id BIGINT"}, False),
+        (None, False),
+    ],
+)
+def test_prepare_application_limits(values: Any, limited: bool, prepare: Prepare) -> None:
+    """Where Avro is decoded, no value can ask driver or executors for all their memory."""
+    found = prepare("local[1]", values=values).conf
+
+    for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        options = {*found.get(name, "").split()}
+        assert options & {*AVRO_LIMITS} == ({*AVRO_LIMITS} if limited else set())
+
+
+@pytest.mark.parametrize("name", submit._JAVA_VARIABLES)
+def test_java_options_elsewhere(name: str, tmp_path: Path) -> None:
+    """Each variable that Java or spark-submit reads counts, with or without a site's defaults."""
+    environment = {name: "-XX:+UseZGC", "SPARK_CONF_DIR": str(tmp_path)}
+
+    assert java_options_elsewhere(environment).split() == ["-XX:+UseZGC"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "found"),
+    [
+        ({"pyspark": "3.5.7"}, (3, 5, 7)),
+        ({"pyspark": "4.1.0.dev1"}, (4, 1, 0)),
+        ({"pyspark-client": "4.0.1"}, (4, 0, 1)),
+        ({"pyspark": "4.0.1", "pyspark-client": "4.1.0"}, (4, 0, 1)),
+    ],
+)
+def test_spark_version(
+    installed: dict[str, str], found: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version is that of the package which is installed, whichever of both."""
+
+    def version(name: str) -> str:
+        if name not in installed:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+    assert submit.spark_version() == found

@@ -14,11 +14,15 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError, StoreUnavailableError
+from kafka_drain.errors import ArchiveError, NotWritableError, StoreUnavailableError
+from kafka_drain.storage import json_files
 from kafka_drain.storage.json_files import (
     clear_unfinished,
     create_text,
+    is_unfinished,
     read_document,
+    read_note,
+    replace_document,
     write_document,
     write_text,
 )
@@ -313,3 +317,122 @@ def test_write_store_busy(
     with pytest.raises(kind, match=r"a\.json can't be written") as raised:
         write(UPath("memory://busy/a.json"), "{}")
     assert "disk" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EACCES, NotWritableError),
+        (errno.EPERM, NotWritableError),
+        (errno.EROFS, NotWritableError),
+        (errno.ENOSPC, ArchiveError),
+        (errno.EIO, ArchiveError),
+    ],
+)
+def test_write_text_not_allowed(
+    number: int, kind: type[ArchiveError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may not write is told apart from who can't: a reader can do without."""
+
+    def fail(opened: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(ArchiveError) as raised:
+        write_text(UPath(tmp_path / "a.json"), "text")
+
+    assert type(raised.value) is kind
+
+
+def test_read_document_keys(tmp_path: Path) -> None:
+    """A document that lacks keys is named with all that it lacks."""
+    path = UPath(tmp_path / "a.json")
+    path.write_text('{"b": 1}')
+
+    assert read_document(path, "b") == {"b": 1}
+    with pytest.raises(ArchiveError, match=r"a\.json has no a, c; restore it from a copy"):
+        read_document(path, "a", "b", "c")
+
+
+def test_read_note_unreadable(tmp_path: Path) -> None:
+    """What proves nothing needn't be there, nor be readable."""
+    path = UPath(tmp_path / "a.json")
+    assert read_note(path) is None
+    path.write_text("")
+    assert read_note(path) is None
+    assert read_note(path / "b.json") is None
+    path.write_text('{"b": 1}')
+    assert read_note(path, "c") is None
+
+    assert read_note(path, "b") == {"b": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        (f".a.json.{'0' * 32}.tmp", True),
+        (f"a.json.{'0' * 32}.tmp", False),
+        (f".a.json.{'0' * 31}.tmp", False),
+        (f".a.json.{'0' * 32}.tmp.gz", False),
+        (".a.json.tmp", False),
+        ("a.json", False),
+    ],
+)
+def test_is_unfinished(name: str, found: bool) -> None:
+    """Only the name of a write that was cut off is one: other files are the user's."""
+    assert is_unfinished(name) is found
+
+
+def test_create_text_without_links_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without hard links, an interrupted write leaves nothing that others take for the document."""
+
+    def no_link(source: str, target: str) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def fsync(opened: int) -> None:
+        if os.readlink(f"/proc/self/fd/{opened}").endswith("/a.json"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(os, "fsync", fsync)
+
+    with pytest.raises(KeyboardInterrupt):
+        create_text(UPath(tmp_path / "a.json"), "sealed")
+
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "error", "replaced"),
+    [
+        # Its response was lost.
+        ('{\n  "a": 1\n}\n', FileExistsError(), True),
+        ("another's", FileExistsError(), False),
+        (None, FileExistsError(), False),
+        ("another's", PermissionError(errno.EACCES, "denied"), None),
+    ],
+)
+def test_replace_document_refused(
+    stored: str | None, error: OSError, replaced: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused write is this one's if its content is there; a missing right is no refusal."""
+    path = UPath(f"memory://replaced/{stored is None}/a.json")
+    if stored is not None:
+        path.write_text(stored)
+    versions: list[str] = []
+
+    def refuse(_: UPath, content: bytes, version: str) -> None:
+        versions.append(version)
+        raise error
+
+    monkeypatch.setattr(json_files, "replace_object", refuse)
+
+    if replaced is None:
+        with pytest.raises(NotWritableError):
+            replace_document(path, {"a": 1}, "7")
+    else:
+        assert replace_document(path, {"a": 1}, "7") is replaced
+    assert versions == ["7"]

@@ -29,6 +29,7 @@ from kafka_drain.storage.lease import (
     Lease,
     find_lease,
     hold_lease,
+    is_held,
     refuse_while_held,
     wait_for_lease,
 )
@@ -874,3 +875,61 @@ def test_unlock_holder_alive(
         remove_lease(held, clock=clock, wait=renew)
 
     assert lock(root)["run"] == "first"
+
+
+@pytest.mark.parametrize(
+    ("moved", "held"), [(0.0, True), (59.9, True), (60.0, False), (-61.0, False), (-59.0, True)]
+)
+def test_is_held(root: UPath, make_lease: Any, clock: Clock, moved: float, held: bool) -> None:
+    """A lease is held until it expires; one from the future may be of a clock that was wrong."""
+    assert not is_held(root, clock=clock)
+    make_lease("nightly").acquire()
+    clock.move(moved)
+
+    assert is_held(root, clock=clock) is held
+    if held:
+        with pytest.raises(LockedError, match=r"\(run nightly\)"):
+            refuse_while_held(root, clock=clock)
+    else:
+        refuse_while_held(root, clock=clock)
+
+
+@pytest.mark.parametrize("content", UNREADABLE)
+def test_is_held_unreadable(root: UPath, content: bytes) -> None:
+    """What is no lease holds nothing."""
+    (root / "lock.json").write_bytes(content)
+
+    assert not is_held(root)
+    refuse_while_held(root)
+
+
+def test_is_held_not_read(root: UPath) -> None:
+    """A lock.json that can't be read keeps nobody from reading the archive."""
+    (root / "lock.json").mkdir()
+
+    assert not is_held(root)
+    refuse_while_held(root)
+
+
+def test_renew_written_by_sharer(
+    root: UPath, make_lease: Any, clock: Clock, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renewal that who shares the lease was faster with is this holder's, too."""
+    lease = make_lease()
+    lease.acquire()
+    renewed = lock(root) | {"expires_at": "2026-01-01T12:02:00.000+00:00"}
+
+    def faster(*_: Any) -> bool:
+        (root / "lock.json").write_text(json.dumps(renewed))
+        return False
+
+    monkeypatch.setattr(type(lease._store), "replace", faster)
+    clock.move(50)
+    lease.renew()
+    clock.move(60)
+
+    lease.confirm()
+    assert (said, lease.lost.is_set()) == ([], False)
+    clock.move(10)
+    with pytest.raises(LockedError, match="expired while this process was suspended"):
+        lease.confirm()
