@@ -16,7 +16,6 @@ from tests.kafka_drain.made_archive import MadeArchive, dense
 
 FILE = Path(__file__).resolve().parents[2] / "dags" / "flights_delays.py"
 FLIGHTS = TopicPartition("flights", 0)
-LATER = [("UA", 10), ("AA", -3), ("UA", None), ("UA", 5), ("UA", 0), ("DL", 0)]
 
 
 def flight(carrier: str, delay: int | None) -> bytes:
@@ -27,7 +26,9 @@ def flight(carrier: str, delay: int | None) -> bytes:
 def test_mean_delays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Means are of the flights that were just sealed, not of those that never departed."""
     made = MadeArchive(tmp_path / "flights", {"flights": "id"})
-    for offset, value in enumerate([flight("UA", 90), *map(flight, *zip(*LATER, strict=True))]):
+    flown = [("UA", 90), ("UA", 10), ("AA", -3), ("UA", None), ("UA", 5), ("UA", 0), ("DL", 0)]
+    for offset, (carrier, delay) in enumerate(flown):
+        value = flight(carrier, delay)
         made.seal({FLIGHTS: dense(offset, offset + 1)}, value=value)
     made.open_generation()
     receipts = list(made.archive.generation(1).receipts())

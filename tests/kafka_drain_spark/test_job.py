@@ -96,6 +96,25 @@ def test_explain_error(error: Exception, expected: str) -> None:
     assert str(expected) == explain(error)
 
 
+def test_explain_server_away() -> None:
+    """Without an answer, the reason is that of the connection; an answer keeps its own words."""
+    away = PySparkException("<_InactiveRpcError of RPC that terminated with: Connection refused>")
+    no_cause = PySparkException("<_InactiveRpcError of RPC that terminated with: a riddle>")
+    caused = PySparkException("no answer")
+    caused.__cause__ = Exception("RPC that terminated with: StatusCode.UNAUTHENTICATED")
+
+    assert explain(away) == (
+        "the Spark Connect server doesn't answer any more: it refuses connections"
+    )
+    assert explain(no_cause) == str(no_cause)
+    assert explain(caused).startswith("the Spark Connect server refuses the token; ")
+    answered = PySparkException("a task failed: Connection refused")
+    assert explain(answered) == "a task failed: Connection refused"
+    assert explain(JobFailed("RPC that terminated: Connection refused")) == (
+        "RPC that terminated: Connection refused"
+    )
+
+
 def test_failed_result() -> None:
     """A failed job says what went wrong, and what it leaves all the same."""
     left = {"notes": [{"batch": 0}]}
