@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 
 from kafka_drain.cli.commands import translate_group
 from kafka_drain.cli.main import main
+from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.offsets import TopicPartition
+from tests.core_calls import CoreCalls
 from tests.kafka_drain.republish.groups.test_planning import Moved
 
+HERE = "kafka_drain.cli.commands.translate_group"
 A0, COPY = TopicPartition("a", 0), TopicPartition("copy", 0)
 
 
@@ -61,6 +65,82 @@ def test_translate_group_undone_in_part(moved: Moved, capsys: pytest.CaptureFixt
     assert translate(moved, "--undo", "--apply") == 1
 
     assert "--group g --delete-offsets --topic copy:0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [[], ["--apply"], ["--undo"], ["--undo", "--apply"]])
+def test_translate_group_other_cluster(
+    moved: Moved, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Offsets of the run's cluster are neither committed nor put back in another one."""
+    moved.target.id = "elsewhere"
+    moved.groups["away"].offsets["g"] = {COPY: Committed(3)}
+
+    assert translate(moved, *flags) == 2
+
+    assert "is cluster elsewhere, expected cluster away" in capsys.readouterr().err
+    assert moved.groups["away"].offsets["g"] == {COPY: Committed(3)}
+
+
+def test_translate_group_to_other_group(moved: Moved, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other group gets the offsets, and is the one whose previous ones come back."""
+    groups = moved.groups["away"]
+
+    assert translate(moved, "--to-group=h", "--apply", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (groups.offsets.keys(), told["result"]) == ({"h"}, "applied")
+    assert Path(told["record"]).is_file()
+
+    assert translate(moved, "--to-group=h", "--undo", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["to_group"], told["result"], told["run"]) == ("h", "planned", "now")
+    assert translate(moved, "--undo", "--apply") != 0
+    assert groups.offsets.keys() == {"h"}
+    assert translate(moved, "--to-group=h", "--undo", "--apply") == 0
+    assert groups.offsets == {}
+
+
+def test_translate_group_given(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan is of the run that was named, and of the offsets' place that was named."""
+    calls = CoreCalls(monkeypatch)
+    calls.replace(f"{HERE}.find_run", moved.run)
+    calls.replace(f"{HERE}.archived_offsets", "the archived")
+    calls.replace(f"{HERE}.plan_group", ConfigError("planned"))
+
+    translate(moved, "--run=now", "--from-archive", "--at=2026-01-31T13:00Z", "--to-group=h")
+
+    assert calls.given["find_run"][0][1] == "now"
+    (root, group, at), _ = calls.given["archived_offsets"]
+    assert (root, group, at.isoformat()) == (moved.made.root, "g", "2026-01-31T13:00:00+00:00")
+    named = calls.named("plan_group")
+    assert named == {
+        "group": "g",
+        "to_group": "h",
+        "source": moved.source,
+        "offsets_file": "",
+        "archived": "the archived",
+        "apply": False,
+    }
+
+    translate(moved, "--from-archive", "--apply")
+    assert calls.given["archived_offsets"][0][2] is None
+    assert calls.named("plan_group")["apply"]
+    translate(moved, "--offsets-file=o.csv")
+    assert calls.named("plan_group")["offsets_file"] == "o.csv"
+    assert calls.named("plan_group")["archived"] is None
+
+
+def test_translate_group_tables(moved: Moved, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each partition is shown with what the group had, and with what it has then."""
+    moved.groups["home"].offsets["g"][A0] = Committed(1014)
+    moved.groups["away"].offsets["g"] = {COPY: Committed(1003)}
+
+    def rows() -> list[list[str]]:
+        return [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+
+    translate(moved, "--apply")
+    assert ["a", "0", "1,014", "copy", "0", "0", "1,003"] in [row[:7] for row in rows()]
+    translate(moved, "--undo")
+    assert ["copy", "0", "0", "1,003"] in rows()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,113 @@
+"""The answer of a validation: what was written, what couldn't be, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.report_answer import answer_report
+from kafka_drain.errors import NotWritableError
+from tests.core_calls import CoreCalls
+
+HERE = "kafka_drain.cli.commands.report_answer"
+FULL = NotWritableError("the disk is full")
+OPTIONS = Namespace(
+    bootstrap_servers="k:1", kafka_config=None, master="local[*]", deploy_mode="client", json=True
+)
+REPORT: Any = SimpleNamespace(all_findings=(), to_dict=lambda: {"verdict": "sound"})
+SIGNER: Any = object()
+
+
+@pytest.fixture
+def core(monkeypatch: pytest.MonkeyPatch) -> CoreCalls:
+    """An archive that can be written."""
+    calls = CoreCalls(monkeypatch)
+    calls.replace(f"{HERE}.write_report", "report-1")
+    calls.replace(f"{HERE}.note_overview")
+    calls.replace(f"{HERE}.sign_report", "evidence-1")
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("fails", "signer", "code", "told"),
+    [
+        (None, None, 0, {"report": "report-1"}),
+        (None, SIGNER, 0, {"report": "report-1", "evidence": "evidence-1"}),
+        # A report without the signature that was asked for.
+        ("sign_report", SIGNER, 1, {"report": "report-1", "not_written": str(FULL)}),
+        ("note_overview", SIGNER, 1, {"report": "report-1", "not_written": str(FULL)}),
+        ("note_overview", None, 0, {"report": "report-1", "not_written": str(FULL)}),
+        # Nothing could be written: the verdict counts.
+        ("write_report", SIGNER, 0, {"report": None, "not_written": str(FULL)}),
+    ],
+)
+def test_answer_report(
+    core: CoreCalls,
+    fails: str | None,
+    signer: Any,
+    code: int,
+    told: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What couldn't be written is told; only a missing signature changes the exit code."""
+    if fails:
+        core.replace(f"{HERE}.{fails}", FULL)
+
+    assert answer_report(OPTIONS, Archive.at("/a"), REPORT, signer=signer) == code
+
+    assert json.loads(capsys.readouterr().out) == {"verdict": "sound", **told}
+    assert ("sign_report" in core.given) is (signer is not None and fails in (None, "sign_report"))
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"writes": False, "unasked": "down"}, {"kafka_unavailable": "down"}),
+        ({"unwritten": "read-only"}, {"not_written": "read-only"}),
+    ],
+)
+def test_answer_report_unwritten(
+    core: CoreCalls, how: dict[str, Any], told: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where nothing may be written, nothing is, and no witness is told."""
+    assert answer_report(OPTIONS, Archive.at("/a"), REPORT, signer=SIGNER, **how) == 0
+
+    assert core.order == []
+    assert json.loads(capsys.readouterr().out) == {"verdict": "sound", "report": None, **told}
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        (None, ["report: report-1", "evidence: evidence-1"]),
+        ("sign_report", ["report: report-1", f"evidence: not written: {FULL}"]),
+        ("write_report", [f"report and evidence: not written: {FULL}"]),
+    ],
+)
+def test_answer_report_as_text(
+    core: CoreCalls,
+    fails: str | None,
+    said: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What was written where is said after the report, and what wasn't is named."""
+    core.replace(f"{HERE}.fits_screen", False)
+    core.replace(f"{HERE}.report_lines", ["sound"])
+    if fails:
+        core.replace(f"{HERE}.{fails}", FULL)
+    options = Namespace(**{**vars(OPTIONS), "json": False})
+    archive = Archive.at("/a")
+
+    answer_report(options, archive, REPORT, signer=SIGNER)
+
+    assert capsys.readouterr().out.splitlines() == ["sound", *said]
+    (where, report), named = core.given["write_report"]
+    assert (where, report, named["reach"].archive) == (archive, REPORT, "/a")
+    if fails is None:
+        assert core.given["note_overview"][0] == (archive, REPORT, "report-1")
+        assert core.given["sign_report"][0][:4] == (archive, REPORT, "report-1", SIGNER)
