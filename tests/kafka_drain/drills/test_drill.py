@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,6 +16,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import DrillDocument, RegistryDocument, SeenIdsRow
 from kafka_drain.archive.drills import read_drills, unfinished_drills
 from kafka_drain.archive.schema_seals import REGISTRY
+from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.clock import utc_now
 from kafka_drain.config.drill import PREFIX
 from kafka_drain.drills import drill as module
@@ -26,10 +29,14 @@ from kafka_drain.errors import (
     TopicError,
     VerifyError,
 )
+from kafka_drain.evidence.keys import SigningKey
+from kafka_drain.evidence.signing import Signer
+from kafka_drain.evidence.verifying import verify_evidence
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.runs import drill_run
 from kafka_drain.storage.lease import find_lease, hold_lease
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import golden_copy, sealed_copy
@@ -93,14 +100,15 @@ class Scratchy(FakeCluster):
     """A cluster that takes scratch topics; it notes which it had, and refuses one if told so."""
 
     refuses = ""
+    keeping: ClassVar[dict[str, str]] = {}
 
     def __init__(self) -> None:
         super().__init__({TopicPartition("mine", 0): Log()}, id="target")
         self.made: dict[str, TopicSettings] = {}
         self.keeps: set[str] = set()
 
-    def keeping_settings(self, *_: object) -> dict[str, str]:
-        return {}
+    def keeping_settings(self, name: str, settings: TopicSettings) -> dict[str, str]:
+        return self.keeping
 
     def create_topic(self, name: str, settings: TopicSettings) -> bool:
         if self.refuses and name.endswith(self.refuses):
@@ -361,6 +369,78 @@ def test_run_drill_figures(tmp_path: Path, target: Scratchy, restore: Restore) -
     assert result.rpo_seconds == 90.5
     assert result.newest_record == "2025-12-31T23:58:29.500+00:00"
     assert (result.drained_through, result.max_age_days) == (SEALED, 7)
+
+
+def test_run_drill_sample(tmp_path: Path, target: Scratchy, restore: Restore) -> None:
+    """Only the sample's time is restored, and the result names it with its seed."""
+    made = MadeArchive(tmp_path / "archive", {"t": "1"})
+    newest = round(NOW.timestamp() * 1000) - 1
+    made.seal({TopicPartition("t", 0): {0: newest - 7_200_000, 1: newest}})
+    made.open_generation()
+
+    result = drill(made.archive, target, sample="newest_hour", seed=7)
+
+    asked = restore.asked
+    assert asked is not None
+    assert (asked.from_time, asked.to_time) == (NOW - timedelta(hours=1), NOW)
+    assert asked.run_name == drill_run(result.drill)
+    assert result.sample is not None
+    assert result.sample.model_dump() == {
+        "kind": "newest_hour",
+        "from_time": "2025-12-31T23:00:00.000+00:00",
+        "to_time": "2026-01-01T00:00:00.000+00:00",
+        "seed": 7,
+    }
+
+
+def test_run_drill_settings(
+    archive: Archive, target: Scratchy, restore: Restore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scratch topic is like its source, with what a restore needs and what the user sets."""
+    config = {"max.message.bytes": "5", "compression.type": "zstd", "retention.ms": "1"}
+    write_topic_settings(archive.root, {"flights": TopicSettings(7, 2, config=config)})
+    monkeypatch.setattr(target, "keeping", {"retention.ms": "-1"}, raising=False)
+
+    drill(archive, target, topic_config={"compression.type": "lz4"})
+
+    [settings] = target.made.values()
+    expected = {"max.message.bytes": "5", "compression.type": "lz4", "retention.ms": "-1"}
+    assert settings == TopicSettings(7, 2, config=expected)
+
+
+def test_run_drill_signed(archive: Archive, target: Scratchy, restore: Restore) -> None:
+    """A result is signed, with its file's hash; one that failed, too."""
+    key = SigningKey.create(Path(str(archive.root)).with_name("key"))
+    for records, verdict in ((84, "passed"), (0, "failed")):
+        restore.records = records
+        cluster: Any = target
+        result = run_drill(
+            archive,
+            cluster,
+            no_engine,  # type: ignore[arg-type]
+            DrillRequest(sample="whole"),
+            run="tests",
+            clock=lambda: NOW,
+            signer=Signer(key),
+        )
+
+        path = Path(str(archive.root)) / f"evidence/drill/{result.drill}.json"
+        said = verify_evidence("it", path.read_bytes(), {key.public.id: key.public}).statement
+        assert said.kind == "drill"
+        assert said.document == result.content()
+        assert said.document["verdict"] == verdict
+        [(file, digest)] = said.files.items()
+        content = (Path(str(archive.root)) / file).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == digest
+        assert json.loads(content) == result.content()
+
+
+def test_plan_drill_random(archive: Archive) -> None:
+    """Without a seed, each drill chooses by another, which its plan tells; 0 is a seed, too."""
+    seeds = {plan_drill(archive, DrillRequest()).sample.seed for _ in range(3)}
+
+    assert len(seeds) > 1
+    assert plan_drill(archive, DrillRequest(seed=0)).sample.seed == 0
 
 
 def test_plan_drill_day(tmp_path: Path) -> None:

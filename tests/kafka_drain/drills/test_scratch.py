@@ -15,6 +15,8 @@ from kafka_drain.errors import KafkaUnavailableError, TopicError
 from kafka_drain.kafka.cluster import Topic
 from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.republish.planning.runs import RepublishRun
+from tests.kafka_drain.republish.planning.test_previous_runs import note, plan_of
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DRILL = "20260101T000000Z-00000001"
@@ -79,6 +81,9 @@ def test_scratch_name() -> None:
 
     assert [len(name) for name in long] == [249, 249]
     assert long[0] != long[1]
+    # The longest name that Kafka takes is whole.
+    left = "t" * (249 - len(f"p.{DRILL}."))
+    assert scratch_name("p", DRILL, left) == f"p.{DRILL}.{left}"
 
 
 def test_scratch_settings() -> None:
@@ -105,7 +110,8 @@ def test_scratch_settings() -> None:
         "retention.ms": "-1",
     }
     assert scratch_settings(source, 9, {}, {}).partitions == 9
-    assert scratch_settings(None, 4, {}, {}).partitions == 4
+    # A cluster may have one broker only.
+    assert scratch_settings(None, 4, {}, {}) == TopicSettings(4, 1)
 
 
 def test_scratch(archive: Archive) -> None:
@@ -156,6 +162,51 @@ def test_scratch_create_fails(archive: Archive) -> None:
     assert noted.topics == {"a": "", "b": ""}
     assert made.remove(GROUPS, NOW) == []
     assert topics.there == {}
+
+
+@pytest.mark.parametrize("stuck", [set(), {"a"}])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_scratch_progress(archive: Archive, is_done: bool, stuck: set[str]) -> None:
+    """The groups of a drill's run go with its topics, and nobody has to keep an unfinished one.
+
+    While a topic is left, the run isn't given up.
+    """
+    topics: Any = Topics()
+    groups: Any = Groups()
+    made = scratch(archive, topics)
+    made.create({"a": SETTINGS, "b": SETTINGS})
+    plan = plan_of("run")
+    note(archive.state, plan, is_done=is_done)
+    topics.stuck = stuck
+
+    assert made.remove(groups, NOW) == sorted(stuck)
+
+    assert set(topics.there) == stuck
+    assert groups.deleted == [plan.attempts.group, "g"]
+    assert RepublishRun(archive.state, "run").is_abandoned is not (is_done or bool(stuck))
+    assert len(unfinished_drills(archive.root)) == len(stuck)
+
+
+def test_scratch_progress_unknown(archive: Archive) -> None:
+    """The damaged plan of a drill's run, or groups that can't be deleted, keep no topic there."""
+
+    class Refusing:
+        def delete(self, group: str) -> None:
+            raise KafkaUnavailableError("gone away")
+
+    groups: Any = Refusing()
+    for damaged in (False, True):
+        topics: Any = Topics()
+        made = scratch(archive, topics, run=f"run-{damaged}")
+        made.create({"a": SETTINGS})
+        note(archive.state, plan_of(f"run-{damaged}"), is_done=False)
+        if damaged:
+            path = RepublishRun(archive.state, "run-True").folder / "plan.json"
+            path.write_bytes(b"{}")
+
+        assert made.remove(groups, NOW) == []
+        assert topics.there == {}
+        assert unfinished_drills(archive.root) == []
 
 
 def test_remove_leftovers(archive: Archive, said: list[str]) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import DrillDocument
 from kafka_drain.archive.drill_status import DrillStatus
+from kafka_drain.archive.status import make_overview, write_overview
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.proof.alerts import alerts_of
+from kafka_drain.proof.alerts import alerts_of, last_overview, unread_drills
 from tests.kafka_drain.archive.test_drill_status import NOW as DRILLED
 from tests.kafka_drain.archive.test_drill_status import drill
+from tests.kafka_drain.archive.test_status import REPORT
 from tests.tables import each_of
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
@@ -33,7 +37,8 @@ def test_alerts_of_findings(reason: Reason) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "words"), [(-1, "of them now"), (23.5, "of them in 23 h 30 min"), (24, None)]
+    ("hours", "words"),
+    [(-1, "of them now"), (0, "of them now"), (23.5, "of them in 23 h 30 min"), (24, None)],
 )
 def test_alerts_of_expiry(hours: float, words: str | None) -> None:
     """What Kafka may delete within a day is told, with the time that is left."""
@@ -55,6 +60,30 @@ def test_alerts_of_expiry_unknown_lag() -> None:
     [alert] = alerts_of([], {"expires_at": NOW.isoformat(), "lag": None}, NOW)
 
     assert alert["message"].startswith("some offsets aren't drained yet, and Kafka may delete")
+
+
+def test_last_overview(archive: Archive) -> None:
+    """What the last validation knew counts if it can be read and is of this pipeline."""
+    path = Path(str(archive.root)) / "overview.json"
+    assert last_overview(archive) == {}
+    own = make_overview(REPORT | {"pipeline": "golden"}, None, {}, {}, "r.json")
+
+    write_overview(archive.root, own)
+    assert last_overview(archive) == own
+    write_overview(archive.root, own | {"pipeline": "other"})
+    assert last_overview(archive) == {}
+    path.write_text("{}")
+    assert last_overview(archive) == {}
+    path.unlink()
+    path.mkdir()
+    assert last_overview(archive) == {}
+
+
+def test_unread_drills() -> None:
+    """That drills can't be read is told, with the reason."""
+    assert unread_drills(None) == []
+    [alert] = unread_drills(OSError("no space left"))
+    assert (alert["kind"], "no space left" in alert["message"]) == ("DRILL", True)
 
 
 def test_alerts_of_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from kafka_drain.findings import Reason
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import ASKED, ClusterState, Part, PartOutcome, PartResult
 from kafka_drain.kafka.describing import Cost
+from kafka_drain.proof import cluster_capture
 from kafka_drain.proof.cluster_capture import (
+    capture,
     describe_with,
     missing_parts,
     parts_before,
@@ -157,6 +160,69 @@ def test_parts_before(tmp_path: Path) -> None:
     validate(archive, state(1, users=PartOutcome.OFF, acls=PartOutcome.NOT_AUTHORISED))
 
     assert parts_before(archive.root) == [part for part in ASKED if part != Part.USERS]
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_parts_before_damaged(tmp_path: Path, is_lost: bool) -> None:
+    """If the last description can't be read, nothing is left out by it."""
+    archive = golden_copy(tmp_path / "archive")
+    validate(archive, state(1, users=PartOutcome.OFF))
+    path = tmp_path / "archive/cluster/000000000001.json"
+    changed = path.read_bytes().replace(b"billing", b"Billing")
+    path.unlink()
+    if not is_lost:
+        path.write_bytes(changed)
+
+    assert parts_before(archive.root) == [*ASKED]
+
+
+def test_capture_times(tmp_path: Path) -> None:
+    """A moment holds as of the answer, and what was asked is the archive's topics."""
+    archive = golden_copy(tmp_path / "archive")
+    noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    times = iter([noon, noon + timedelta(seconds=3)])
+    asked: list[Collection[str]] = []
+
+    def describe(topics: Collection[str]) -> ClusterState:
+        asked.append(topics)
+        return replace(state(1), cluster_id=golden_cluster().id)
+
+    found = capture(archive.snapshot(), describe, lambda: next(times))
+
+    assert asked == [["flights"]]
+    assert found == (MOMENTS.newest(archive.root), True)
+    assert found.moment is not None
+    moment = MOMENTS.read(archive.root, found.moment.number)
+    assert (moment.asked_at, moment.answered_at) == (
+        *("2026-01-01T12:00:00.000+00:00", "2026-01-01T12:00:03.000+00:00"),
+    )
+
+
+def test_describe_with_parts(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a pipeline's parts are asked for, and what isn't whole or takes long is said."""
+    asked: list[object] = []
+    seen = state(1, acls=PartOutcome.NOT_AUTHORISED)
+
+    class Describer:
+        cost = Cost(requests=5, milliseconds=3_000)
+
+        def __init__(self, config: KafkaConfig) -> None:
+            asked.append(config.bootstrap_servers)
+
+        def describe(self, topics: Collection[str], parts: Collection[Part]) -> ClusterState:
+            asked.extend([topics, parts])
+            return seen
+
+    monkeypatch.setattr(cluster_capture, "ClusterDescriber", Describer)
+    describe = describe_with(KafkaConfig({"bootstrap.servers": "b:1"}), ["acls", "topics"])
+    assert describe is not None
+
+    assert describe(["a", "b"]) is seen
+
+    wanted = [part for part in ASKED if part in (Part.ACLS, Part.TOPICS)]
+    assert asked == ["b:1", ["a", "b"], wanted]
+    assert "took 3.0 s (5 requests)" in said[0]
+    assert said[1:] == ["validate: acls: not_authorised"]
 
 
 def test_describe_with_nothing() -> None:

@@ -12,6 +12,9 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.errors import MachineError, SourceRecordError
 from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.kafka.fetch_size import BOUNDED
+from kafka_drain.kafka.fetch_watch import FetchWatch
+from kafka_drain.kafka.records import GROUP
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_probe
 from kafka_drain.proof.gap_probe import classify_gaps
@@ -44,6 +47,7 @@ class KnownLog:
         damaged: The offset that a client names at a damaged batch, by the batch's.
         is_telling: Whether consumers log their fetches.
         configs: What consumers were made with.
+        closed: Whether each closed consumer still read a partition.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class KnownLog:
         self.records, self.markers, self.damaged = records, markers, damaged or {}
         self.is_telling = is_telling
         self.configs: list[Mapping[str, Any]] = []
+        self.closed: list[bool] = []
 
     def consumer(self, config: Mapping[str, Any]) -> Consumer:
         self.configs.append(config)
@@ -72,17 +77,20 @@ class Consumer:
         self._by_batch = config["fetch.message.max.bytes"] == 1
         self._logger = config.get("logger", logging.Logger("nobody"))
         self._version = self._polls = 0
+        self._is_assigned = False
 
     def assign(self, partitions: Iterable[KafkaTopicPartition]) -> None:
         [self._tp] = partitions
         self._at = self._fetched = self._tp.offset
+        self._is_assigned = True
         self._version += 1
 
     def unassign(self) -> None:
         self._at = END
+        self._is_assigned = False
 
     def close(self) -> None:
-        pass
+        self._log.closed.append(self._is_assigned)
 
     def poll(self, _: float) -> Message:
         self._polls += 1
@@ -133,6 +141,36 @@ def ask(
 
 #: Record 1 is lost, 2 and 8 aren't committed, at 4 is nothing between two markers.
 MIXED = {1: True, 2: False, 6: True, 8: False}
+
+
+def test_classify_gaps_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each consumer tells the end of a partition, hides no lost offset, and is closed.
+
+    Those that get markers read nothing any more once they were asked.
+    """
+    log = KnownLog(MIXED, [3, 5, 7])
+
+    ask(monkeypatch, log, [R(0, 6), R(7, 9)], T, C)
+
+    assert len(log.configs) == 3
+    for config in log.configs:
+        kept = {name: value for name, value in BOUNDED.items() if name != "queued.min.messages"}
+        assert config.items() >= kept.items()
+        assert config["enable.partition.eof"] is True
+        assert config["auto.offset.reset"] == "error"
+        assert config["enable.auto.commit"] is False
+        assert config["check.crcs"] is True
+        assert config["group.id"] == GROUP
+        assert config.keys() >= FetchWatch().settings.keys()
+    assert log.closed == [False, False, True]
+
+
+def test_classify_gaps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a gap, nothing is asked of Kafka."""
+    log = KnownLog(MIXED)
+
+    assert ask(monkeypatch, log, []) == []
+    assert log.configs == []
 
 
 @pytest.mark.parametrize("near", [1, 1000])

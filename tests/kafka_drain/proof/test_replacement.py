@@ -91,6 +91,35 @@ def test_refuse_unequal(
         refuse_unequal("w", rest)
 
 
+def test_refuse_unequal_reasons() -> None:
+    """Offsets that hold other records are told from those of which nothing can be said."""
+    found = Replacement({P0: [OffsetRange(3, 7)]}, {P1: [OffsetRange(5, 6)]})
+
+    with pytest.raises(DataLossError) as raised:
+        refuse_unequal("w", found)
+
+    said = str(raised.value)
+    assert "holds other records at t:0:3-7 than the archive" in said
+    assert "the archived records of t:1:5-6 can't be compared" in said
+    for part in (Replacement(found.changed), Replacement({}, found.unknown)):
+        with pytest.raises(DataLossError) as raised:
+            refuse_unequal("w", part)
+        assert ("holds other records" in str(raised.value)) is bool(part.changed)
+        assert ("can't be compared" in str(raised.value)) is bool(part.unknown)
+
+
+def test_and_unknown() -> None:
+    """What can't be compared is added to what is known to differ, of each partition."""
+    found = Replacement({P0: [OffsetRange(3, 7)]}, {P0: [OffsetRange(8, 9)]})
+
+    more = found.and_unknown({P0: [OffsetRange(9, 12)], P1: [OffsetRange(1, 2)]})
+
+    assert more.changed == found.changed
+    assert more.unknown == {P0: [OffsetRange(8, 12)], P1: [OffsetRange(1, 2)]}
+    assert found.and_unknown({}) == found
+    assert not Replacement().and_unknown({P1: [OffsetRange(1, 2)]}).is_equal
+
+
 def test_refuse_unequal_many() -> None:
     """A message names a number of ranges, and says that there are more."""
     ranges = [OffsetRange(2 * n, 2 * n + 1) for n in range(NAMED + 5)]

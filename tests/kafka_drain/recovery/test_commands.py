@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from dataclasses import replace
 
@@ -60,12 +61,21 @@ def test_others() -> None:
     ]
 
 
+def test_republish_some() -> None:
+    """Only the named topics are sent; a mirror goes on with its own, without naming any."""
+    named = ["--same-topics", "--topic=a", "--topic=b", "--run-name", "r", "--apply"]
+    assert shlex.split(COMMANDS.republish("r", topics=["a", "b"]))[5:] == named
+    assert shlex.split(COMMANDS.republish("r", follows=True))[5:] == [
+        *("--same-topics", "--follow", "--run-name", "r", "--apply")
+    ]
+
+
 def test_add_user() -> None:
     """A password comes from the shell, which refuses to go on without it."""
     command = COMMANDS.add_user(ScramUser(HOSTILE, "SCRAM-SHA-512", 4096))
 
-    assert as_read(command, NEW_PASSWORD="my secret")[-4:] == [
-        *("--entity-name", HOSTILE, "--add-config"),
+    assert as_read(command, NEW_PASSWORD="my secret")[2:] == [
+        *("--alter", "--entity-type", "users", "--entity-name", HOSTILE, "--add-config"),
         "SCRAM-SHA-512=[iterations=4096,password=my secret]",
     ]
     with pytest.raises(subprocess.CalledProcessError):
@@ -79,6 +89,8 @@ def test_state() -> None:
     for command in (commands.republish(), commands.apply_configs(), commands.translate("g", "r")):
         words = as_read(command)
         assert words[1:6] == [*DRAIN, "--state", "/my state"]
+        # Nor is a time named where the newest descriptions count.
+        assert "--at" not in words
 
 
 def test_secured() -> None:

@@ -15,6 +15,7 @@ from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import ArchiveError, AuthorizationError, KafkaUnavailableError
 from kafka_drain.kafka.cluster_state import (
+    Acl,
     ClusterState,
     Part,
     PartOutcome,
@@ -23,7 +24,7 @@ from kafka_drain.kafka.cluster_state import (
     TopicState,
 )
 from kafka_drain.kafka.consumer_groups import Committed
-from kafka_drain.kafka.keeping import KEEPING
+from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.recovery import recovery
@@ -172,6 +173,21 @@ def test_read_archived_part_untold_since(made: MadeArchive) -> None:
     )
     earlier = read_archived(made.archive, datetime(2026, 1, 1, 1, 30, tzinfo=timezone.utc))
     assert not {"groups", "acls"} & not_compared(earlier).keys()
+
+
+@pytest.mark.parametrize("part", [Part.TOPICS, Part.ACLS, Part.USERS])
+def test_read_archived_part_never_told(made: MadeArchive, part: Part) -> None:
+    """A part that was never captured is left out, and what was captured is there all the same."""
+    result = PartResult(PartOutcome.NOT_AUTHORISED, "refused")
+    untold(made, 1, part, result, settings=replace(SETTINGS, **{str(part): None}))
+
+    found = read_archived(made.archive, None)
+
+    assert set(recovery.ASKED) - found.as_of.keys() == {part}
+    assert found.groups is not None
+    assert [group.name for group in found.groups] == ["billing"]
+    assert found.settings.brokers == SETTINGS.brokers
+    assert not_compared(found)[str(part)] == "not in the archive: not_authorised refused"
 
 
 def test_read_restored(tmp_path: Path) -> None:
@@ -371,6 +387,145 @@ def test_plan_recovery_untold_topic(
 
     with pytest.raises(error, match=f"doesn't describe topics orders.*{result.detail}"):
         recovery.plan_recovery(made.archive, target, Commands("/a", "new:9092"))
+
+
+class Asked(FakeCluster):
+    """A target that may refuse to say what it would take, by topic; it notes what it was asked."""
+
+    def __init__(self, *refused: str) -> None:
+        super().__init__({}, id="other", refused=refused)
+        self.shapes: dict[str, TopicSettings] = {}
+        self.words = {"hour": "Unknown topic config"}
+
+    def refused_settings(self, name: str, settings: TopicSettings) -> dict[str, str]:
+        self.shapes[name] = settings
+        if name in self.refused:
+            raise AuthorizationError(f"no CREATE on {name}")
+        return super().refused_settings(name, settings)
+
+    def keeping_settings(self, name: str, settings: TopicSettings) -> dict[str, str]:
+        if name in self.refused:
+            raise AuthorizationError(f"no CREATE on {name}")
+        return {"kept.by": f"{name} {settings.partitions} {settings.replication_factor}"}
+
+
+@pytest.mark.parametrize(
+    ("refused", "keeping"),
+    [
+        ([], {"kept.by": "lost 4 3"}),
+        (["lost"], {"kept.by": "orders 4 3"}),
+        (["lost", "orders"], EVERYWHERE),
+    ],
+)
+def test_plan_recovery_missing_topics(
+    refused: list[str],
+    keeping: dict[str, str],
+    made: MadeArchive,
+    changes: Changes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The target is asked about what it lacks; a user who may not create can compare all the same.
+
+    No topic is asked for with more replicas than there are brokers.
+    """
+    config = {"hour": "1", "retention.ms": "5", "leader.replication.throttled.replicas": "*"}
+    listed = tuple(TopicState(name, name, 4, 5, config, {}) for name in ("lost", "orders"))
+    at = "2026-01-01T01:00:00.000+00:00"
+    note_moment(made.root, state(1, Settings(topics=listed)), asked_at=at, answered_at=at)
+    answers(monkeypatch, state(9, Settings(topics=(), acls=(), users=(), brokers=())))
+    target: Any = Asked(*refused)
+
+    plan = recovery.plan_recovery(made.archive, target, Commands("/a", "new:9092"))
+
+    shape = TopicSettings(4, 3, config={"hour": "1", "retention.ms": "5"})
+    assert target.shapes == {"lost": shape, "orders": shape}
+    added = {row.name: row.item for row in plan.rows if row.action == Action.ADD}
+    assert added.keys() == {"lost", "orders"}
+    for topic in added.values():
+        assert isinstance(topic, TopicState)
+        assert topic.config.items() >= dict(keeping).items()
+    unknown = {row.name for row in plan.rows if row.setting == "hour" and "know it" in row.note}
+    assert unknown == {"lost", "orders"} - set(refused)
+    assert plan.target_id == "cluster-1"
+
+
+def test_plan_recovery_target_refuses_comparison(
+    made: MadeArchive, changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who may not change a topic's settings sees how they differ; throttles aren't asked."""
+    throttled = "follower.replication.throttled.replicas"
+    describe(made, 1, "orders", **{"retention.ms": "5", throttled: "*"})
+    there = (TopicState("orders", "id-orders", 4, 1, {}, {}),)
+    answers(monkeypatch, state(9, Settings(topics=there, acls=(), users=(), brokers=())))
+    asked: list[dict[str, str]] = []
+
+    def refuses(topic: str, values: dict[str, str]) -> dict[str, str]:
+        asked.append(values)
+        raise AuthorizationError("no ALTER_CONFIGS on orders")
+
+    monkeypatch.setattr(changes, "refused_values", refuses)
+    values = {"retention.ms": "7", throttled: "", "hour": "1"}
+    target: Any = FakeCluster({ORDERS: Log()}, id="other", configs={"orders": values})
+
+    plan = recovery.plan_recovery(made.archive, target, Commands("/a", "new:9092"))
+
+    assert asked == [{"retention.ms": "5"}]
+    changed = [row.sets for row in plan.rows if row.setting == "retention.ms"]
+    assert changed == [{"retention.ms": "5"}]
+
+
+def test_plan_recovery_no_cluster_id(
+    made: MadeArchive, changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the target's id, nothing says which restores were to it: there is no plan."""
+    describe(made, 1, "orders")
+    answers(monkeypatch, replace(state(9, Settings(topics=())), cluster_id=""))
+    target: Any = FakeCluster({}, id="other")
+
+    with pytest.raises(KafkaUnavailableError, match="tells no cluster id"):
+        recovery.plan_recovery(made.archive, target, Commands("/a", "new:9092"))
+
+
+def test_read_restored_order(tmp_path: Path) -> None:
+    """The newest run is the one that was begun last, whatever its name."""
+    root = UPath(tmp_path)
+    for hour, key in ((3, "b"), (4, "a"), (1, "c")):
+        at = f"2026-01-01T{hour:02}:00:00.000+00:00"
+        note(root, plan_of(key, hour * 10, hour * 10 + 9, created_at=at), is_done=True)
+
+    found = read_restored(root, plan_of("any").cluster_id)
+
+    assert [each.run for each in found.sent] == ["c", "b", "a"]
+    assert found.newest_run("a", {"copy": "copy-id"}) == "a"
+
+
+def test_apply_rows_kinds(changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ACL is added, a topic created with its settings, and a setting removed again.
+
+    A row that sets nothing changes nothing.
+    """
+    added: list[Acl] = []
+    set_: list[tuple[str, dict[str, str | None]]] = []
+    monkeypatch.setattr(changes, "add_acl", added.append, raising=False)
+    monkeypatch.setattr(changes, "set_topic_config", lambda *row: set_.append(row))
+    acl = Acl("topic", "orders", "literal", "User:a", "*", "read", "allow")
+    topic = TopicState("new", "id", 4, 2, {"a": "b"}, {"c": "d"})
+    unset = {"retention.ms": None}
+    rows = [
+        Difference(Kind.ACLS, str(acl), Action.ADD, "there", None, item=acl),
+        Difference(Kind.TOPICS, "new", Action.ADD, "", None, item=topic),
+        Difference(Kind.CONFIGS, "orders", Action.CHANGE, "", "1", setting="s", sets=unset),
+        Difference(Kind.CONFIGS, "none", Action.CHANGE, "", "1", setting="s"),
+    ]
+    target: Any = FakeCluster({})
+    created: list[tuple[str, TopicSettings]] = []
+    monkeypatch.setattr(target, "create_topic", lambda *row: not created.append(row))
+
+    assert recovery.apply_rows(rows, target) == (4, [])
+
+    assert added == [acl]
+    assert created == [("new", TopicSettings(4, 2, config={"a": "b", "c": "d"}))]
+    assert set_ == [("orders", unset)]
 
 
 def test_apply_rows_topic_exists(changes: Changes, said: list[str]) -> None:

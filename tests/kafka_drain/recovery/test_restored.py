@@ -36,6 +36,9 @@ ELSEWHERE = replace(FIRST, run="elsewhere", topic="other", topic_id="other id")
         ([FIRST, OF_B], True, "of b"),
         ([ELSEWHERE], False, ""),
         ([FIRST, replace(ELSEWHERE, is_verified=False)], True, "first"),
+        # A cluster may tell no ids.
+        ([replace(ELSEWHERE, topic_id="")], False, ""),
+        ([FIRST, replace(ELSEWHERE, is_verified=False, topic_id="")], True, "first"),
     ],
 )
 def test_restored_topic(sent: list[SentTo], is_verified: bool, verified_by: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafka_drain.kafka.cluster_state import Acl
-from kafka_drain.recovery.safety import lowered_by, opened_by
+from kafka_drain.kafka.cluster_state import Acl, TopicState
+from kafka_drain.recovery.safety import lost_defaults, lowered_by, opened_by
 from tests.tables import each_of
 
 
@@ -31,6 +31,13 @@ from tests.tables import each_of
         ("cleanup.policy", "compact, delete", "delete", ""),
         ("cleanup.policy", "delete,compact", "compact,delete", ""),
         ("cleanup.policy", "", "delete,compact", "removes records by compact and delete"),
+        # Kafka 4.1 and later may remove nothing.
+        ("cleanup.policy", "delete", "", ""),
+        ("message.timestamp.type", "LogAppendTime", "CreateTime", ""),
+        (
+            *("message.timestamp.type", "CreateTime", "LogAppendTime"),
+            "replaces the timestamps of records",
+        ),
         ("min.compaction.lag.ms", "2592000000", "3600000", "compacts records sooner"),
         ("min.compaction.lag.ms", "3600000", "2592000000", ""),
         ("max.compaction.lag.ms", "9223372036854775807", "1", "compacts records sooner"),
@@ -41,6 +48,22 @@ from tests.tables import each_of
 def test_lowered_by(name: str, now: str | None, then: str, lowers: str) -> None:
     """A change is told from its inverse; what can't be judged, or is the same, lowers nothing."""
     assert lowered_by(name, now, then) == lowers
+
+
+def test_lost_defaults() -> None:
+    """Only what a topic had by default counts, and only where brokers set something less safe."""
+    brokers = {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": "-1",
+        "unclean.leader.election.enable": "true",
+    }
+    own, theirs = {"cleanup.policy": "delete"}, {"unclean.leader.election.enable": "false"}
+
+    found = lost_defaults(TopicState("t", "id", 1, 1, own, theirs), brokers)
+
+    assert found == {"message.timestamp.type": "CreateTime"}
+    assert lost_defaults(TopicState("t", "id", 1, 1, {}, {}), {}) == {}
 
 
 WHOLE = "allows to change the whole cluster, ACLs included"
