@@ -7,6 +7,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.config.sink_options import writer_defaults
+from kafka_drain.config.sink_options import partition_columns, writer_defaults
+from kafka_drain.config.source_options import whole_pattern
 from kafka_drain.drain import drain as draining
 from kafka_drain.drain.drain import (
     DrainJob,
@@ -26,6 +28,7 @@ from kafka_drain.drain.drain import (
     compile_spec,
     open_drain,
     prepare_drain,
+    run_drain,
 )
 from kafka_drain.drain.preflight import DrainPlan, preflight
 from kafka_drain.errors import (
@@ -153,6 +156,30 @@ def test_compile_spec_with_each_option(tmp_path: Path) -> None:
     assert not {"startingTimestamp", "startingOffsetsByTimestampStrategy"} & set(
         spec.reader_options
     )
+
+
+def test_compile_spec_of_the_pipeline(tmp_path: Path) -> None:
+    """Spark's job is told what the pipeline says of files, tasks and logs."""
+    pipeline = Pipeline(
+        name="p",
+        topic_pattern="a|b",
+        archive="/x",
+        format="orc",
+        partition_by=["topic"],
+        log_levels={"org.apache.kafka": "ERROR"},
+        partitions_per_task=7,
+    )
+
+    spec = spec_of(pipeline, tmp_path, {"bootstrap.servers": "broker:9092"})
+
+    assert (spec.pipeline, spec.archive, spec.file_format) == ("p", "/x", "orc")
+    assert spec.partition_by == ["topic"]
+    assert spec.columns == partition_columns(["topic"])
+    assert spec.log_levels["org.apache.kafka"] == "ERROR"
+    assert spec.partitions_per_task == 7
+    assert spec.reader_options["subscribePattern"] == whole_pattern("a|b")
+    assert (spec.start, spec.planned_end) == ('{"a":{"0":3}}', '{"a":{"0":9}}')
+    assert spec.result_path == str(tmp_path / "result.json")
 
 
 def test_compile_spec_with_secrets(tmp_path: Path) -> None:
@@ -917,3 +944,92 @@ def test_open_drain_killed(is_there: bool, tmp_path: Path) -> None:
         if code == 0:
             break
     assert change > 10
+
+
+# a whole drain
+
+
+@pytest.fixture
+def golden_drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Drain a copy of the golden archive to the end of a Kafka."""
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    open_next(archive, "parquet", ["topic"])
+
+    def drain(cluster: Any, runner: Any, show: Any, **given: Any) -> Any:
+        pipeline = golden_pipeline(archive, partition_by=["topic"])
+        return run_drain(pipeline, cluster, runner, run="r", show=show, **given)
+
+    return drain
+
+
+def test_run_drain_nothing_new(golden_drain: Any, tmp_path: Path) -> None:
+    """Where Kafka has nothing new, Spark isn't started, and the figures are zero."""
+    shown: list[list[str]] = []
+
+    plan, result = golden_drain(golden_cluster(end=END), pytest.fail, shown.append)
+
+    at = '{"flights":{"0":42,"1":42}}'
+    assert shown == [plan.lines()]
+    assert result == {
+        "archive": str(tmp_path / "archive"),
+        "batches": 0,
+        "offsets": 0,
+        "records": 0,
+        "seconds": 0.0,
+        "offsets_per_second": 0,
+        "offsets_behind_latest": {},
+        "start": at,
+        "end": at,
+    }
+    assert find_lease(locate(tmp_path / "archive")) is None
+
+
+def test_run_drain(golden_drain: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan is shown before Spark starts, which is given what the user has accepted."""
+    root, seen = locate(tmp_path / "archive"), list[Any]()
+    registry: Any = object()
+    specs: list[dict[str, Any]] = []
+
+    def assemble(name: str, *, spec_path: Path, **given: Any) -> Any:
+        made = fake_application(name, spec_path=spec_path, **given)
+        return replace(made, arguments=[str(spec_path)])
+
+    def plan_values(*given: Any) -> ValuePlan:
+        seen.append(given[3])
+        return ValuePlan(warnings=["of values"])
+
+    def runner(application: Any) -> None:
+        lease = find_lease(root)
+        assert lease is not None
+        assert application.leases == {str(root): lease.token}
+        seen.append("runs")
+        specs.append(json.loads(Path(application.arguments[0]).read_text()))
+        Path(specs[-1]["result_path"]).write_text(json.dumps({"records": 3, "batches": 1}))
+
+    def show(lines: list[str]) -> None:
+        seen.append("shown")
+        assert any("of values" in line for line in lines)
+
+    monkeypatch.setattr(draining, "prepare_application", assemble)
+    monkeypatch.setattr(draining, "plan_values", plan_values)
+    cluster = golden_cluster()
+    cluster.logs[P0] = Log(first=END + 3, end=1000)
+    with pytest.raises(DataLossError, match="no longer holds offsets"):
+        golden_drain(cluster, pytest.fail, pytest.fail)
+    seen.clear()
+
+    plan, result = golden_drain(
+        cluster,
+        runner,
+        show,
+        acknowledged={P0: [OffsetRange(END, END + 3)]},
+        registry=registry,
+    )
+
+    # Planned before and while the lease is held.
+    assert seen == [registry, registry, "shown", "runs"]
+    assert plan.start[P1] == END
+    assert result == {"archive": str(root), "records": 3, "batches": 1}
+    assert find_lease(root) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.schemas.decoding import ValuePlan
 from kafka_drain.spark.engine import NoServerError, StillRunningError
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.spark.submit import SparkApplication
@@ -256,3 +258,53 @@ def test_finish_group_file_system(group: GroupJob, monkeypatch: pytest.MonkeyPat
     assert group.results.keys() == {"b", "c", "d"}
     with pytest.raises(SparkJobError, match="a: /archive-a: Input/output error; check that"):
         raise_failures(group)
+
+
+def test_open_group_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each drain has its own connection and registry; what runs already is asked for each."""
+    registries, found = list[Any](), list[str]()
+
+    def assemble(name: str, *, spec_path: Path, **given: Any) -> SparkApplication:
+        made = fake_application(name, spec_path=spec_path, **given)
+        return replace(made, arguments=["drain", str(spec_path)])
+
+    def plan_values(pipeline: Pipeline, *given: Any) -> ValuePlan:
+        registries.append((pipeline.name, given[2]))
+        return ValuePlan()
+
+    def find(application: SparkApplication) -> None:
+        found.append(application.name)
+
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", assemble)
+    monkeypatch.setattr("kafka_drain.drain.drain.plan_values", plan_values)
+    clusters: Any = {
+        name: FakeCluster({TopicPartition(topic, 0): Log(end=end)}, id=name)
+        for name, topic, end in (("kafka_one", "a", 1), ("kafka_two", "b", 2))
+    }
+    pipelines = [
+        Pipeline(name=topic, topics=[topic], kafka_conn_id=name, archive=str(tmp_path / topic))
+        for name, topic in (("kafka_one", "a"), ("kafka_two", "b"))
+    ]
+    registry_of: Any = lambda pipeline: f"registry of {pipeline.name}"  # noqa: E731
+
+    with open_group(
+        pipelines, clusters, tmp_path, run="the run", registry_of=registry_of, find=find
+    ) as group:
+        assert group.failures == {}
+        assert {name: plan.cluster_id for name, plan in group.plans.items()} == {
+            "a": "kafka_one",
+            "b": "kafka_two",
+        }
+        assert list(group.jobs) == ["a", "b"]
+        for number, name in enumerate(group.jobs):
+            lease = find_lease(locate(tmp_path / name))
+            assert lease is not None
+            assert lease.run == "the run"
+            # Secrets are written there.
+            folder = group.jobs[name].result_path.parent
+            assert folder == tmp_path / f"00{number}"
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+    assert set(registries) == {("a", "registry of a"), ("b", "registry of b")}
+    assert found == ["drain_a", "drain_b"]
+    assert [find_lease(locate(tmp_path / name)) for name in ("a", "b")] == [None, None]

@@ -37,7 +37,13 @@ from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import Lease, wait_for_lease
 from kafka_drain.windows import backfill
 from kafka_drain.windows import window_jobs as windows
-from kafka_drain.windows.backfill import finish_backfill, open_backfill, refuse_incomplete
+from kafka_drain.windows.backfill import (
+    finish_backfill,
+    open_backfill,
+    refuse_incomplete,
+    run_backfill,
+    sealed_windows,
+)
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
 from kafka_drain.windows.repair import finish_repair
 from kafka_drain.windows.window_jobs import WindowJob, open_window, prepare_window
@@ -767,3 +773,90 @@ def test_finish_backfill_rest_rewritten(backfilled: Backfilled) -> None:
     backfilled.finish(plan, backfilled.drained(plan, {P0: dense(10, 15)}))
 
     assert plan_backfill(backfilled.pipeline, backfilled.cluster, later).nothing_to_do
+
+
+def test_open_backfill_plan(backfilled: Backfilled, tmp_path: Path) -> None:
+    """The window's plan says why it is written, of which interval and topics, and as what."""
+    plan = backfilled.plan()
+    pipeline = backfilled.pipeline.model_copy(update={"format": "orc", "partition_by": ["topic"]})
+    tmp_path.chmod(0o700)
+
+    open_backfill(plan, pipeline, backfilled.cluster, tmp_path)
+
+    frozen = json.loads((plan.window.folder / "plan.json").read_text())
+    assert (frozen["kind"], frozen["format"], frozen["partition_by"]) == (
+        "backfill",
+        "orc",
+        ["topic"],
+    )
+    assert frozen["interval"] == [HOUR.start.isoformat(), HOUR.end.isoformat()]
+    assert frozen["topics"] == backfilled.made.topic_ids
+    assert frozen["replaces"] == sorted(backfilled.old)
+    assert frozen["ranges"] == range_rows({tp: [OffsetRange(0, 10)] for tp in (P0, P1)})
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_run_backfill(
+    backfilled: Backfilled, monkeypatch: pytest.MonkeyPatch, accepted: bool
+) -> None:
+    """A whole backfill with force: figures and receipt; other records only if accepted."""
+    specs: list[WindowSpec] = []
+
+    def application(name: str, *, spec_path: Path, **given: Any) -> SparkApplication:
+        made = fake_application(name, spec_path=spec_path, **given)
+        return replace(made, arguments=[str(spec_path)])
+
+    def spark(asked: SparkApplication) -> None:
+        specs.append(WindowSpec.read(Path(asked.arguments[0])))
+        [spec] = specs
+        # Of one partition, the times are others than the archived ones.
+        rows = {P0: dense(0, 10), P1: dense(0, 10, 7)}
+        backfilled.made.write(
+            Path(spec.path).relative_to(str(backfilled.made.root)).as_posix(), rows
+        )
+        write_private(Path(spec.result_path), {"records": 20, "fingerprint": None})
+
+    monkeypatch.setattr(windows, "prepare_application", application)
+    plan, before = backfilled.plan(), backfilled.read()
+    others = {P1: [OffsetRange(0, 10)]} if accepted else {}
+
+    def run() -> dict[str, Any]:
+        return run_backfill(
+            plan, backfilled.pipeline, backfilled.cluster, spark, run="test", replaceable=others
+        )
+
+    if not accepted:
+        with pytest.raises(DataLossError, match=r"flights:1:0-10"):
+            run()
+        assert all((backfilled.made.root / path).is_file() for path in backfilled.old)
+        return
+    done = run()
+
+    receipt = backfilled.made.archive.snapshot().sealed[-1].receipt
+    assert receipt.changed == ("flights:1:0-10",)
+    assert done == plan.to_dict() | {"records": 20, "receipt": receipt.where}
+    assert backfilled.read() == before
+    assert not any((backfilled.made.root / path).is_file() for path in backfilled.old)
+
+
+def test_finish_backfill_cluster_changed(backfilled: Backfilled) -> None:
+    """What was read from another cluster than the archive's isn't sealed."""
+    plan = backfilled.plan()
+    job = backfilled.drained(plan, ROWS)
+    backfilled.cluster.id = "another"  # type: ignore[attr-defined]
+
+    with pytest.raises(ArchiveError, match="but the connection leads to another"):
+        backfilled.finish(plan, job)
+
+    assert not plan.window.has_receipt()
+
+
+def test_sealed_windows(backfilled: Backfilled) -> None:
+    """The interval's windows are those of its key, not another interval's."""
+    made = backfilled.made
+    later = Interval(HOUR.end, HOUR.end.replace(hour=14))
+    made.seal_window(later.key, {P0: dense(10, 12)}, kind="backfill")
+    [lost, _] = backfilled.old
+    made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+
+    assert [each.window for each in sealed_windows(backfilled.plan())] == [HOUR.key]

@@ -14,6 +14,7 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import (
     ArchiveError,
+    CheckpointError,
     DataLossError,
     LockedError,
     ManifestInvalidError,
@@ -304,6 +305,79 @@ def test_run_repair_documents_locked(archive: Archive, folder: str) -> None:
         run_repair(request(archive), no_pipeline, Spark(), run="test")
 
     assert not (archive.root / where).exists()
+
+
+def test_run_repair_locked(archive: Archive, lost: str) -> None:
+    """Lost offsets aren't drained beside a drain."""
+    spark = Spark(ROWS)
+
+    with hold_lease(archive.root, run="another"), pytest.raises(LockedError, match="another"):
+        repaired(archive, spark)
+
+    assert (spark.windows, archive.snapshot().sealed) == ([], [])
+
+
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("new_journal", [False, True])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_repair_new_journal(
+    archive: Archive,
+    monkeypatch: pytest.MonkeyPatch,
+    runs: bool,
+    new_journal: bool,
+    is_damaged: bool,
+) -> None:
+    """The journal is recreated only if that is asked for, by a run, after documents came back."""
+    damaged = archive.root / f"{RECEIPTS}/000000000012.json"
+    if is_damaged:
+        damaged.unlink()
+    made: list[tuple[bool, bool]] = []
+
+    def recreate(_: Archive, *, dry_run: bool) -> None:
+        made.append((dry_run, damaged.is_file()))
+
+    monkeypatch.setattr(repairing, "recreate_journal", recreate)
+
+    if runs:
+        run_repair(request(archive, new_journal=new_journal), no_pipeline, Spark(), run="test")
+        assert made == ([(False, True)] if new_journal else [])
+    else:
+        preview_repair(request(archive, new_journal=new_journal))
+        # What it would be made of only shows once documents are restored.
+        assert made == ([(True, True)] if new_journal and not is_damaged else [])
+
+
+def test_repair_manifest_receipt_damaged(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a receipt is damaged too, the error says to restore it, and no retry is promised."""
+
+    def rebuild(*_: Any) -> int:
+        raise ValueError("no such field")
+
+    monkeypatch.setattr(repairing, "rebuild_manifest", rebuild)
+    (archive.root / f"{MANIFEST}/12").unlink()
+
+    with pytest.raises(CheckpointError, match=r"receipt is damaged too \(no such field\); restore"):
+        run_repair(request(archive), no_pipeline, Spark(), run="test")
+
+
+def test_repair_request_validates(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each validation reads as deeply, and accepts as much, as the user has said."""
+    seen: list[dict[str, Any]] = []
+
+    def validated(*given: Any, **options: Any) -> Any:
+        seen.append(options)
+        return validate_archive(*given, **options)
+
+    monkeypatch.setattr(repairing, "validate_archive", validated)
+    accepted = {P0: [OffsetRange(END, 50)]}
+    asked = request(archive, deep=True, acknowledged=accepted)
+
+    preview_repair(asked)
+    run_repair(asked, no_pipeline, Spark(), run="test")
+
+    assert seen == [
+        {"deep": True, "acknowledged": accepted, "writes": writes} for writes in (False, True)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,19 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.frozen_plan import FrozenPlan, PlanDecision
-from kafka_drain.archive.frozen_plans import carrying_out
+from kafka_drain.archive.frozen_plan import FrozenPlan, PlanDecision, PlanState
+from kafka_drain.archive.frozen_plans import carrying_out, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, PlanChangedError
 from kafka_drain.offsets import OffsetRange
+from kafka_drain.windows.reprocess import approved as approving
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
-from kafka_drain.windows.reprocess.approved import changes, freeze_reprocess, plan_approved
+from kafka_drain.windows.reprocess.approved import (
+    changes,
+    freeze_reprocess,
+    plan_approved,
+    run_approved,
+)
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess
 from kafka_drain.windows.reprocess.state import ReprocessPlan
@@ -229,3 +235,42 @@ def test_changes_of_offsets(pipeline: Pipeline) -> None:
     assert changes(seen, replace(seen, groups=groups)) == [
         "the offsets or the files of a window became others"
     ]
+
+
+def test_run_approved(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan is noted as begun before anything changes, and as done once it has ended."""
+    archive = Archive.at(pipeline.archive)
+    seen, frozen = frozen_for(pipeline)
+    accepted = {P0: [OffsetRange(40, 41)]}
+    cluster: Any = golden_cluster()
+    spark: Any = object()
+    given: list[Any] = []
+
+    def killed(*_: Any, **__: Any) -> None:
+        given.append(state_of(archive.state, frozen.id))
+        raise KeyboardInterrupt
+
+    def reprocess(*args: Any, **keys: Any) -> dict[str, int]:
+        given.append((args, keys, state_of(archive.state, frozen.id)))
+        return {"removed_files": 3, "removed_bytes": 4}
+
+    def run() -> dict[str, int]:
+        return run_approved(
+            seen, pipeline, cluster, spark, frozen, run="the run", replaceable=accepted
+        )
+
+    monkeypatch.setattr(approving, "run_reprocess", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    begun = state_of(archive.state, frozen.id)
+    monkeypatch.setattr(approving, "run_reprocess", reprocess)
+
+    assert run() == {"removed_files": 3, "removed_bytes": 4}
+
+    args = (seen, pipeline, cluster, spark)
+    assert given == [
+        PlanState.STARTED,
+        (args, {"run": "the run", "replaceable": accepted}, PlanState.STARTED),
+    ]
+    assert (begun, state_of(archive.state, frozen.id)) == (PlanState.STARTED, PlanState.DONE)
+    assert approved(pipeline, frozen)[1] is PlanDecision.DO_NOTHING

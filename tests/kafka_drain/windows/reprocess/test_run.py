@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,43 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ArchiveError, ConfigError, TopicError
+from kafka_drain.errors import ArchiveError, ConfigError, DataLossError, LockedError, TopicError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.follow import new_files, through_now
+from kafka_drain.spark.job_spec import WindowSpec, write_private
+from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.storage.lease import hold_lease
+from kafka_drain.windows import window_jobs
 from kafka_drain.windows.reprocess import run as running
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.refusals import refuse_expired
-from kafka_drain.windows.reprocess.run import open_reprocess, plan_from, plan_reprocess
-from kafka_drain.windows.reprocess.state import ReprocessPlan
+from kafka_drain.windows.reprocess.run import (
+    finish_reprocess,
+    open_reprocess,
+    plan_from,
+    plan_reprocess,
+    run_reprocess,
+)
+from kafka_drain.windows.reprocess.state import (
+    ReprocessPlan,
+    reprocess_path,
+    unfinished_reprocess,
+)
 from kafka_drain.windows.superseded_files import remove_superseded
-from tests.kafka_drain.fake_cluster import FakeCluster, Log
-from tests.kafka_drain.golden import END, P0, P1, add_batch, golden_cluster, open_next
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
+from tests.kafka_drain.golden import (
+    END,
+    P0,
+    P1,
+    add_batch,
+    golden_cluster,
+    in_kafka,
+    open_next,
+    write_rows,
+)
 from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive
 
 CUT = Cut(batch=(1, 13))
@@ -154,6 +178,221 @@ def test_open_reprocess_resumed(archive: Archive, pipeline: Pipeline) -> None:
     open_reprocess(plan_reprocess(pipeline, cluster, None), cluster, run="resumed")
 
     assert [each.number for each in archive.snapshot().generations] == [1, 2]
+
+
+class Spark:
+    """Takes the place of Spark: writes what Kafka holds of each window, changed as asked.
+
+    Args:
+        changed: Returns the records that are written in the place of Kafka's.
+    """
+
+    def __init__(self, changed: Callable[[list[dict[str, Any]]], Any] = lambda rows: rows) -> None:
+        self.changed = changed
+        self.specs: list[WindowSpec] = []
+
+    def __call__(self, application: SparkApplication) -> None:
+        spec = WindowSpec.read(Path(application.arguments[0]))
+        self.specs.append(spec)
+        starts, ends = (
+            from_spark_json(spec.reader_options[f"{name}Offsets"])
+            for name in ("starting", "ending")
+        )
+        rows = [row for tp in (P0, P1) for row in in_kafka(tp, OffsetRange(starts[tp], ends[tp]))]
+        rows = self.changed(rows)
+        path = Path(spec.path.removeprefix("file://"), "topic=flights", "part-0")
+        write_rows(path.with_suffix(f".{spec.file_format}"), spec.file_format, rows)
+        write_private(Path(spec.result_path), {"records": len(rows), "fingerprint": None})
+
+
+@pytest.fixture
+def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function takes the place of Spark."""
+
+    def application(name: str, *, spec_path: Path, **given: Any) -> SparkApplication:
+        made = fake_application(name, spec_path=spec_path, **given)
+        return replace(made, arguments=[str(spec_path)])
+
+    monkeypatch.setattr(window_jobs, "prepare_application", application)
+
+
+@pytest.mark.usefixtures("without_java")
+def test_run_reprocess_killed(archive: Archive, pipeline: Pipeline, said: list[str]) -> None:
+    """Killed between two windows, it is resumed: the rest, in the format that it was begun with."""
+    cluster: Any = golden_cluster()
+    pipeline = pipeline.model_copy(
+        update={"partition_by": ["topic"], "format": "orc", "compression": "zstd"}
+    )
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 12)), offsets_per_group=1)
+    first, second = plan.groups
+    old = {path for group in plan.groups.values() for path in group.replaces}
+    before = sum((archive.root / path).stat().st_size for path in old)
+
+    def killed(rows: object) -> None:
+        if len(spark.specs) > 1:
+            raise KeyboardInterrupt
+        return rows  # type: ignore[return-value]
+
+    spark = Spark(killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_reprocess(plan, pipeline, cluster, spark, run="killed")
+    assert [window.key for window in archive.snapshot().sealed] == [first]
+    assert all((archive.root / path).is_file() for path in old)
+
+    again = Spark()
+    changed = pipeline.model_copy(update={"format": "parquet", "compression": "snappy"})
+    resumed = plan_reprocess(changed, cluster, None)
+    done = run_reprocess(resumed, changed, cluster, again, run="resumed")
+
+    assert [spec.window for spec in spark.specs] == [first, second]
+    [spec] = again.specs
+    assert (spec.window, spec.file_format) == (second, "orc")
+    assert spec.writer_options["compression"] == "zstd"
+    assert done == {"removed_files": len(old), "removed_bytes": before}
+    assert unfinished_reprocess(archive) is None
+    assert not any((archive.root / path).exists() for path in old)
+    for key, group in plan.groups.items():
+        records = sum(group.records.values())
+        assert f"reprocess {archive.root}: window {key} holds {records:,} records" in said
+        receipt = next(w.receipt for w in archive.snapshot().sealed if w.key == key)
+        assert (receipt.records, list(receipt.replaces)) == (records, sorted(group.replaces))
+        assert receipt.changed == ()
+    assert validate_archive(archive, cluster, deep=True).complete
+
+
+def other(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give an offset another record."""
+    return [row | {"value": b"other"} if row["offset"] == 40 else row for row in rows]
+
+
+@pytest.mark.usefixtures("without_java")
+@pytest.mark.parametrize("accepted", [{}, {P0: [OffsetRange(40, 41)]}, dict.fromkeys((P0, P1))])
+def test_run_reprocess_other_records(
+    archive: Archive, pipeline: Pipeline, accepted: dict[TopicPartition, Any]
+) -> None:
+    """Other records than the archived ones replace nothing, unless each of them is accepted."""
+    cluster: Any = golden_cluster()
+    plan = plan_reprocess(pipeline, cluster, CUT)
+    [group] = plan.groups.values()
+    replaceable = {tp: ranges or [OffsetRange(40, 41)] for tp, ranges in accepted.items()}
+
+    def run() -> object:
+        return run_reprocess(
+            plan, pipeline, cluster, Spark(other), run="tests", replaceable=replaceable
+        )
+
+    if len(accepted) == 2:
+        run()
+        [window] = archive.snapshot().sealed
+        assert window.receipt.changed == ("flights:0:40-41", "flights:1:40-41")
+    else:
+        with pytest.raises(DataLossError, match="; end this reprocess with `kafka-drain reprocess"):
+            run()
+        assert archive.snapshot().sealed == []
+        assert all((archive.root / path).is_file() for path in group.replaces)
+        assert unfinished_reprocess(archive) is not None
+
+
+@pytest.mark.usefixtures("without_java")
+def test_run_reprocess_fewer_records(archive: Archive, pipeline: Pipeline) -> None:
+    """A window with fewer records than the files isn't sealed, and the way out is named."""
+    cluster: Any = golden_cluster()
+    plan = plan_reprocess(pipeline, cluster, CUT)
+    [(key, group)] = plan.groups.items()
+    # As if Kafka had said of the rest that it is compacted.
+    fewer = {tp: [OffsetRange(r.start, 40)] for tp, [r] in group.ranges.items()}
+    plan = replace(plan, groups={key: replace(group, ranges=fewer)})
+
+    with pytest.raises(DataLossError, match=r"only copy.*; end this reprocess with `kafka-drain"):
+        run_reprocess(
+            plan,
+            pipeline,
+            cluster,
+            Spark(lambda rows: [row for row in rows if row["offset"] < 40]),
+            run="tests",
+        )
+
+    assert archive.snapshot().sealed == []
+
+
+@pytest.mark.usefixtures("without_java")
+@pytest.mark.parametrize("begun", [False, True])
+def test_run_reprocess_abandoned(archive: Archive, pipeline: Pipeline, begun: bool) -> None:
+    """Abandoned while a window is drained, also if another one began since, none is sealed."""
+    cluster: Any = golden_cluster()
+    plan = plan_reprocess(pipeline, cluster, CUT)
+    [(key, group)] = plan.groups.items()
+
+    def abandoned(rows: object) -> object:
+        reprocess_path(archive).unlink()
+        if begun:
+            replace(plan, groups={f"{key}_other": group}).document().create(reprocess_path(archive))
+        return rows
+
+    with pytest.raises(ConfigError, match=r"the reprocess from .* was abandoned in the meantime"):
+        run_reprocess(plan, pipeline, cluster, Spark(abandoned), run="tests")
+
+    assert archive.snapshot().sealed == []
+    assert all((archive.root / path).is_file() for path in group.replaces)
+
+
+def test_open_reprocess_another_faster(archive: Archive, pipeline: Pipeline) -> None:
+    """Of two that were planned, the second to begin is refused, and closes nothing."""
+    cluster: Any = golden_cluster()
+    plans = [plan_reprocess(pipeline, cluster, Cut(batch=(1, batch))) for batch in (12, 13)]
+    document = plans[0].document()
+    assert document.create(reprocess_path(archive))
+
+    with pytest.raises(ConfigError, match="another reprocess was faster"):
+        open_reprocess(plans[1], cluster, run="tests")
+
+    assert [each.number for each in archive.snapshot().generations] == [1]
+    assert unfinished_reprocess(archive) == replace(plans[0], begun=True)
+
+
+def test_open_reprocess_new_generation(archive: Archive, pipeline: Pipeline) -> None:
+    """Drains go on in a generation that has the reprocess's format and folders."""
+    cluster: Any = golden_cluster()
+    changed = pipeline.model_copy(update={"partition_by": ["topic"], "format": "orc"})
+
+    open_reprocess(plan_reprocess(changed, cluster, CUT), cluster, run="tests")
+
+    newest = archive.snapshot().generations[-1].document
+    assert (newest.format, newest.partition_by, newest.reason) == ("orc", ["topic"], "reprocess")
+
+
+@pytest.mark.parametrize("folder", ["", "maintenance"])
+def test_reprocess_while_another_runs(archive: Archive, pipeline: Pipeline, folder: str) -> None:
+    """Nothing is begun beside a drain, and nothing is removed beside a maintenance."""
+    cluster: Any = golden_cluster()
+    plan = plan_reprocess(pipeline, cluster, CUT)
+
+    def run() -> object:
+        if folder:
+            return finish_reprocess(replace(plan, groups={}), run="tests")
+        return open_reprocess(plan, cluster, run="tests")
+
+    with hold_lease(archive.root / folder, run="other"), pytest.raises(LockedError, match="other"):
+        run()
+
+    assert unfinished_reprocess(archive) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "segments"), [(None, 3), ((1, 13), 3), ((1, 12), 2), ((1, 11), 1)]
+)
+def test_plan_reprocess_last(
+    archive: Archive, pipeline: Pipeline, last: tuple[int, int] | None, segments: int
+) -> None:
+    """The last segment to drain again is the one that was named, with it."""
+    cluster: Any = golden_cluster()
+
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)), offsets_per_group=1, last=last)
+
+    receipts = list(archive.snapshot().generations[0].receipts())[:segments]
+    assert sorted(p for group in plan.groups.values() for p in group.replaces) == sorted(
+        file.path for receipt in receipts for file in receipt.files
+    )
 
 
 IDS = {"flights": "id"}
