@@ -24,6 +24,7 @@ from kafka_drain.archive.window import Window
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
+    DeliveryError,
     KafkaUnavailableError,
     LockedError,
     SupersededError,
@@ -31,10 +32,12 @@ from kafka_drain.errors import (
     VerifyError,
 )
 from kafka_drain.evidence import signing
+from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.maintenance.erase import erasure_document
 from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress
 from kafka_drain.republish import run as module
 from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.changing.function_id import FunctionId
@@ -76,6 +79,7 @@ class Target:
     verdict: dict[str, Any] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     orders: list[Any] = field(default_factory=list)
+    checks: list[Any] = field(default_factory=list)
 
     def __call__(self, plan: RepublishPlan, groups: list[Any], tick: Callable[[], None]) -> None:
         self.done.append("send")
@@ -85,6 +89,7 @@ class Target:
 
     def verify(self, plan: RepublishPlan, jobs: list[Any]) -> dict[Any, Any]:
         self.done.append("verify")
+        self.checks = jobs
         self.during.get("verify", lambda: None)()
         return {}
 
@@ -209,6 +214,159 @@ def test_execute_batches_fit_into_segment(
     execute(made, target)
 
     assert {job.largest_batch for group in target.orders for job in group} == {largest}
+
+
+def test_execute_jobs_as_asked(made: MadeArchive, target: Target) -> None:
+    """Who sends and who verifies gets all that was asked for, and the secrets of both."""
+    target.cluster.config = KafkaConfig({"bootstrap.servers": "a:1", "client.id": "me"})
+    asked = request(
+        hash_fields=("$.a",),
+        placement="key:crc32",
+        provenance=True,
+        records_per_second=7.0,
+        bytes_per_second=9.0,
+    )
+    ready = planned(made, target, asked, hash_key=b"a" * 32)
+    ids: Any = {"map": "dr", "ids": {"5": 105}, "guids": {}, "kept": [], "counts": []}
+    ready.plan = replace(ready.plan, schema_ids=ids)
+
+    receipt = ready.execute(target, lambda: NOW)
+
+    plan, root = ready.run.require_plan(), str(made.archive.root)
+    settings = target.cluster.config.for_librdkafka()
+    assert (plan.provenance, plan.placement) == (True, "key:crc32")
+    for job in [job for group in target.orders for job in group]:
+        assert (job.root, job.key, job.plan) == (root, plan.transactional_name, plan.sha256)
+        assert (job.attempts, job.settings) == (plan.attempts, settings)
+        assert (job.provenance, job.placement) == (plan.provenance, plan.placement)
+        assert (job.records_per_second, job.bytes_per_second) == (7.0, 9.0)
+        assert job.change.key == b"a" * 32
+        assert job.change.spec.wanted == asked.wanted
+        assert job.schema_ids == plan.translation is not None
+    assert sorted(tp for job in target.checks for tp in job.tps) == sorted(target.cluster.logs)
+    for job in target.checks:
+        assert (job.root, job.state, job.key) == (root, str(made.archive.state), plan.key)
+        assert (job.settings, job.change.key) == (settings, b"a" * 32)
+    assert receipt["change"]["changed"] == 30
+    assert not {"schemas", "shards"} & receipt["change"].keys()
+
+
+class Ticked:
+    """An engine that lets time pass and asks for the progress.
+
+    Attributes:
+        now: Seconds that have passed.
+        steps: What happens before each tick: how much time passes, and something to be done.
+        closed: Number of connections that were closed.
+    """
+
+    def __init__(self, target: Target, patch: pytest.MonkeyPatch) -> None:
+        self.target = target
+        self.now = 0.0
+        self.steps: list[tuple[float, Callable[[], object]]] = []
+        self.closed = 0
+        patch.setattr(
+            module, "Progress", lambda unit, total: Progress(unit, total, lambda: self.now)
+        )
+        patch.setattr(module, "ProgressStore", self.store)
+        patch.setattr("kafka_drain.kafka.topic_watch.CONFIRM_SECONDS", 0)
+        self.fails = False
+        self.asked: list[float] = []
+
+    def read(self, slots: Any, timeout: float) -> Any:
+        self.asked.append(timeout)
+        if self.fails:
+            fails()
+        return {slots[0]: SimpleNamespace(records=self.target.sent), "none": None}
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def store(self, *_: object, waits: bool) -> Any:
+        assert not waits
+        return SimpleNamespace(read=self.read, close=self.close)
+
+    def __call__(self, plan: RepublishPlan, groups: Any, tick: Callable[[], None]) -> None:
+        for seconds, happens in self.steps:
+            self.now += seconds
+            happens()
+            tick()
+        self.fails = False
+        self.target.sent = plan.records
+
+    def verify(self, plan: RepublishPlan, jobs: list[Any]) -> dict[Any, Any]:
+        return self.target.verify(plan, jobs)
+
+
+@pytest.fixture
+def ticked(target: Target, monkeypatch: pytest.MonkeyPatch) -> Ticked:
+    return Ticked(target, monkeypatch)
+
+
+def test_send_progress(made: MadeArchive, target: Target, ticked: Ticked, said: list[str]) -> None:
+    """It is said every two seconds what this attempt has sent, and of an outage that it is one."""
+
+    def sent(records: int) -> Callable[[], None]:
+        def change() -> None:
+            ticked.fails, target.sent = records < 0, max(records, 0)
+
+        return change
+
+    target.sent = 10
+    steps = [(1.9, 12), (0.1, -1), (2.0, 15), (1.9, 16), (0.1, -1), (2.0, -1), (2.0, 20)]
+    ticked.steps = [(seconds, sent(records)) for seconds, records in steps]
+
+    planned(made, target).execute(ticked, lambda: NOW)
+
+    lines = [re.sub(" \\(.*", "", line) for line in said if "records" in line or "unknown" in line]
+    unknown = "republish made: the progress is unknown: no response from Kafka"
+    assert lines[-5:] == [
+        unknown,
+        "republish made: 5 of 20 records",
+        unknown,
+        "republish made: 10 of 20 records",
+        "republish made: 20 of 20 records",
+    ]
+    # A look doesn't hold up the watch over the senders.
+    assert ticked.asked[1:-1] == [5.0] * 5
+    assert ticked.closed == 2
+
+
+def test_send_target_vanishes(made: MadeArchive, target: Target, ticked: Ticked) -> None:
+    """A target that is deleted meanwhile ends the sending: clients would wait for it to come."""
+
+    def recreates() -> None:
+        target.cluster.topic_ids = {"copy": "another"}
+
+    ticked.steps = [(2.0, recreates), (9.0, fails)]
+    ready = planned(made, target)
+
+    with pytest.raises(TopicError, match="topic copy was deleted, and another of that name"):
+        ready.execute(ticked, lambda: NOW)
+
+    assert (ticked.now, ticked.closed, target.done) == (2.0, 2, ["open"])
+
+
+@pytest.mark.parametrize("is_recreated", [True, False])
+def test_send_blames_target(
+    made: MadeArchive, target: Target, ticked: Ticked, is_recreated: bool
+) -> None:
+    """What a sender fails with is said as it is, unless its target has vanished."""
+
+    def fail() -> None:
+        if is_recreated:
+            target.cluster.topic_ids = {"copy": "another"}
+        raise DeliveryError("not acknowledged")
+
+    ticked.steps = [(0.0, fail)]
+    ready = planned(made, target)
+
+    with pytest.raises(TopicError if is_recreated else DeliveryError) as raised:
+        ready.execute(ticked, lambda: NOW)
+
+    assert "topic copy was deleted" in str(raised.value) or not is_recreated
+    assert isinstance(raised.value.__cause__, DeliveryError) is is_recreated
+    assert ticked.closed == 2
 
 
 def fails() -> None:

@@ -314,3 +314,12 @@ def test_records_of_long_name_of_older_release(tmp_path: Path) -> None:
     assert recorded_groups(UPath(tmp_path)) == [name]
     assert apply_plan(plan, GroupRecords(UPath(tmp_path), name), groups)[0] == "already applied"
     assert undo(GroupRecords(UPath(tmp_path), name), groups, name, apply=True).result == "undone"
+
+
+def test_apply_there_already(records: GroupRecords) -> None:
+    """What the group has committed by itself is left, with nothing recorded to be undone."""
+    groups: Any = Groups(BEFORE | AFTER)
+
+    assert apply_plan(PLAN, records, groups) == ("already applied", None)
+
+    assert (groups.commits, records.all()) == ([], [])

@@ -6,15 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upath import UPath
 
-from kafka_drain.errors import ConfigError, SourceRecordError
+from kafka_drain.errors import ConfigError, DataFileError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.changing.spec import ChangeSpec
-from kafka_drain.republish.planning.change_counts import Outcome, note_of, refuse_no_hits
+from kafka_drain.republish.planning.change_counts import (
+    Outcome,
+    count_outcomes,
+    note_of,
+    refuse_no_hits,
+)
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.planner import make_plan
 from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.selection import Rows
+from kafka_drain.republish.planning.shards import ShardFile
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_planner import cluster_with
 
@@ -168,3 +176,34 @@ def test_note_of() -> None:
     assert note_of(spec, total) == (
         "of 3,002 selected records 2,001 are left out, and 31 are changed by m:f (0123456789ab)"
     )
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("bounds", "both"),
+    [
+        ([(3, 9), (2, 8)], (2, 9)),
+        ([(0, 0), (5, 7)], (0, 7)),
+        ([(3, 9), (None, None)], (3, 9)),
+        ([(None, None), (None, None)], (None, None)),
+    ],
+)
+def test_outcome_times(
+    bounds: list[tuple[int | None, int | None]], both: tuple[int | None, int | None], turned: bool
+) -> None:
+    """The time of what is sent spans all files; one whose records have none doesn't count."""
+    one, two = (Outcome(1, oldest_ms=oldest, newest_ms=newest) for oldest, newest in bounds)
+
+    total = two + one if turned else one + two
+
+    assert (total.sent, total.oldest_ms, total.newest_ms) == (2, *both)
+
+
+def test_count_outcomes_unreadable(tmp_path: Path) -> None:
+    """A file that can't be read is named as the archive names it."""
+    (tmp_path / "a.parquet").write_bytes(b"damaged")
+    file = ShardFile("a.parquet", "parquet", 7, "", 0, 9, 10, True)
+    changer = Change(ChangeSpec(RepublishRequest(target_topic="copy", mask=["$.s"]).wanted)).open()
+
+    with pytest.raises(DataFileError, match=r"^a\.parquet: "):
+        count_outcomes(UPath(tmp_path), [(file, {P0: Rows()})], changer)

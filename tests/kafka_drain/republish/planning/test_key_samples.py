@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from upath import UPath
 
+from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.errors import DataFileError
+from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.key_samples import partitioner_notes
 from kafka_drain.republish.planning.placement import partition_of_key
@@ -46,6 +49,14 @@ def made(tmp_path: Path, placement: str | None) -> MadeArchive:
 def notes(archive: MadeArchive, placement: str) -> tuple[RepublishPlan, list[str]]:
     plan = plan_of(archive.archive, files=archive.files, placement=placement)
     return plan, [note for note in plan.notes if "keys of t" in note]
+
+
+def shares(archive: MadeArchive) -> dict[TopicPartition, list[ShardFile]]:
+    """The files of each partition, as a plan has them."""
+    found: dict[TopicPartition, list[ShardFile]] = {}
+    for shard in plan_of(archive.archive, files=archive.files, placement="key").shards:
+        found.setdefault(shard.source, []).extend(shard.files)
+    return found
 
 
 @pytest.mark.parametrize("placement", ["key", "key:crc32", "key:fnv1a"])
@@ -102,3 +113,24 @@ def test_notes_json_lines(tmp_path: Path) -> None:
     assert partitioner_notes(UPath(tmp_path), files, "key") == []
     [said] = partitioner_notes(UPath(tmp_path), files, "key:crc32")
     assert "they were placed by murmur2" in said
+
+
+@pytest.mark.parametrize("placement", ["key", "key:crc32"])
+def test_notes_partitions_empty(tmp_path: Path, placement: str) -> None:
+    """Keys were placed among all partitions of the topic, also those that hold no records."""
+    archive = made(tmp_path, placement)
+    files = {tp: held for tp, held in shares(archive).items() if tp.partition < PARTITIONS - 2}
+    assert partitioner_notes(archive.root, files, placement) != []
+
+    write_topic_settings(archive.root, {"t": TopicSettings(PARTITIONS, 1)})
+
+    assert partitioner_notes(archive.root, files, placement) == []
+
+
+def test_notes_unreadable(tmp_path: Path) -> None:
+    """A file that can't be read is named as the archive names it."""
+    (tmp_path / "a.parquet").write_bytes(b"damaged")
+    share = ShardFile("a.parquet", "parquet", 7, "", 0, 9, 10, True)
+
+    with pytest.raises(DataFileError, match=r"^a\.parquet: "):
+        partitioner_notes(UPath(tmp_path), {TopicPartition("t", 0): [share]}, "key")

@@ -229,6 +229,17 @@ def test_verify_from(
     assert bool(notes) is is_noted
 
 
+@pytest.mark.parametrize(("start", "first"), [(None, 7), (0, 0), (2, 2), (8, 8)])
+def test_verify_partition_from(verified: Verified, start: int | None, first: int) -> None:
+    """One partition is read from a given offset on, which may be 0, or the plan's."""
+    verified.first = 8
+
+    match = verify.verify_partition("", verified.plan, {"bootstrap.servers": "a:1"}, COPY, start)
+
+    assert match.is_exact
+    assert verified.asked == [(COPY, first, 10, False)]
+
+
 @pytest.mark.parametrize("has_provenance", [True, False])
 @pytest.mark.parametrize("is_sent", [True, False])
 def test_verify_provenance(verified: Verified, has_provenance: bool, is_sent: bool) -> None:
