@@ -30,7 +30,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes models test-fab test-browser pictures test-install matrix unit rules check format coverage mutate docs bench test-compose histories soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes models test-fab test-browser pictures test-install matrix unit rules check format coverage mutate unnoticed docs bench test-compose histories soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -194,6 +194,9 @@ coverage: setup ## measure the unit tests' coverage; ARGS=tests/integration/test
 
 mutate: setup ## run mutation tests; fail if less than 95 % of the mutants are detected (ONLY="retention")
 	@nice -n 10 $(PYTHON_ENV) -m scripts.mutation $(ONLY)
+
+unnoticed: setup ## show what tests don't notice: changes to a module, one at a time (MODULE=kafka_drain.archive.copies TESTS="…")
+	@nice -n 10 $(PYTHON_ENV) -m scripts.unnoticed $(MODULE) $(TESTS)
 
 docs: setup ## build the documentation site in build/site; needs Python 3.11
 	@$(PYTHON_ENV) -m sphinx --quiet --fresh-env --fail-on-warning \
