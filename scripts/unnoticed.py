@@ -12,6 +12,7 @@ Prose, errors and progress messages aren't changed, because they decide nothing.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import copy
 import gc
@@ -322,10 +323,16 @@ def files_of(module: str) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Survey a module; return the exit code: 1 if something isn't noticed."""
-    module, *tests = arguments
-    survey = Survey(importlib.import_module(module))
+    parser = argparse.ArgumentParser(prog="scripts.unnoticed")
+    parser.add_argument("module", help="such as kafka_drain.archive.copies")
+    parser.add_argument("tests", nargs="*", help="files or folders (those of the module's name)")
+    asked, more = parser.parse_known_args(arguments)
+    tests = asked.tests or files_of(asked.module)
+    if not tests:
+        parser.error(f"no test file has the name of {asked.module}; name those that test it")
+    survey = Survey(importlib.import_module(asked.module))
     quiet = ["-q", "-p", "no:cacheprovider", "-m", "not integration", "--durations=0"]
-    code = pytest.main([*quiet, *(tests or files_of(module))], plugins=[survey])
+    code = pytest.main([*quiet, *more, *tests], plugins=[survey])
     if not survey.number:
         return int(code) or 2
     print(f"{len(survey.unnoticed)} of {survey.number} changes are noticed by no test")

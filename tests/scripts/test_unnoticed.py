@@ -75,7 +75,7 @@ def test_unnoticed_of_module(tmp_path: Path) -> None:
     )
 
     ran = subprocess.run(
-        [sys.executable, "-m", "scripts.unnoticed", "ours", "--rootdir", tmp_path, tmp_path],
+        [sys.executable, "-m", "scripts.unnoticed", "ours", tmp_path, f"--rootdir={tmp_path}"],
         cwd=ROOT,
         env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
         capture_output=True,

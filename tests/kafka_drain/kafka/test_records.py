@@ -20,6 +20,7 @@ from kafka_drain.kafka import records
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.records import consumer_error, read_records
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from tests.kafka_drain.fake_message import FakeMessage
 
 
 @pytest.mark.parametrize(
@@ -67,26 +68,20 @@ def test_read_records_replica_behind() -> None:
     assert [at for batch in batches for at in batch["offset"].to_pylist()] == [0, 1, 2, 3, 4, 5]
 
 
-class Message:
+class Message(FakeMessage):
     """A record, or an event with the code of an error."""
 
     def __init__(self, offset: int, code: int | None = None, *, kind: int = 1) -> None:
-        self._at = offset
-        self._error = None if code is None else KafkaError(code, "why")
-        self._kind = kind
-
-    def __getattr__(self, name: str) -> Callable[[], Any]:
-        answers = {
-            "error": self._error,
-            "offset": self._at,
-            "topic": "a",
-            "partition": 0,
-            "key": None,
-            "value": b"v%d" % self._at,
-            "headers": [("h", b"1"), ("h", None)],
-            "timestamp": (self._kind, 1_000 + self._at),
-        }
-        return lambda: answers[name]
+        super().__init__(
+            offset,
+            code,
+            topic="a",
+            partition=0,
+            key=None,
+            value=b"v%d" % offset,
+            headers=[("h", b"1"), ("h", None)],
+            timestamp=(kind, 1_000 + offset),
+        )
 
 
 class Reader:

@@ -21,6 +21,7 @@ from kafka_drain.kafka.single_records import (
     sample_records,
 )
 from kafka_drain.offsets import TopicPartition
+from tests.kafka_drain.fake_message import FakeMessage
 
 A0 = TopicPartition("a.b-1", 0)
 
@@ -80,24 +81,21 @@ def test_single_records_replica_behind() -> None:
     assert read_single_records(config, {A0: 6}, ends={A0: 6}) == {}
 
 
-class Message:
+class Message(FakeMessage):
     """A record of a partition, or an event; one without a partition is of the client."""
 
     def __init__(self, partition: int | None, offset: int = 0, code: int | None = None) -> None:
-        self._answers: dict[str, Any] = {
-            "topic": None if partition is None else "t",
-            "partition": partition,
-            "offset": offset,
-            "error": None if code is None else KafkaError(code, "why"),
-            "timestamp": (2, 1_000 + offset),
-            "key": None,
-            "value": b"12345",
-            "headers": [("h", b"1")],
-            "leader_epoch": -1 if offset == 7 else 3,
-        }
-
-    def __getattr__(self, name: str) -> Callable[[], Any]:
-        return lambda: self._answers[name]
+        super().__init__(
+            offset,
+            code,
+            topic=None if partition is None else "t",
+            partition=partition,
+            timestamp=(2, 1_000 + offset),
+            key=None,
+            value=b"12345",
+            headers=[("h", b"1")],
+            leader_epoch=-1 if offset == 7 else 3,
+        )
 
 
 class Reader:

@@ -19,23 +19,11 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_probe
 from kafka_drain.proof.gap_probe import classify_gaps
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.fake_message import FakeMessage
 
 T, C = TopicPartition("t", 0), TopicPartition("c", 0)
 R = OffsetRange
 END, STABLE = 9, 8
-
-
-class Message:
-    """A record, or an error that a consumer returns at an offset."""
-
-    def __init__(self, offset: int, error: int | None = None) -> None:
-        self._offset, self._error = offset, error
-
-    def offset(self) -> int:
-        return self._offset
-
-    def error(self) -> KafkaError | None:
-        return None if self._error is None else KafkaError(self._error)
 
 
 class KnownLog:
@@ -92,7 +80,7 @@ class Consumer:
     def close(self) -> None:
         self._log.closed.append(self._is_assigned)
 
-    def poll(self, _: float) -> Message:
+    def poll(self, _: float) -> FakeMessage:
         self._polls += 1
         assert self._polls < 100, "it waits for what never comes"
         end = STABLE if self._is_committed else END
@@ -101,12 +89,12 @@ class Consumer:
                 self._fetch(at)
             self._at = at + 1
             if at in self._log.damaged:
-                return Message(self._log.damaged[at], KafkaError._BAD_MSG)
+                return FakeMessage(self._log.damaged[at], KafkaError._BAD_MSG)
             if self._log.records.get(at, False) or (
                 at in self._log.records and not self._is_committed
             ):
-                return Message(at)
-        return Message(end, KafkaError._PARTITION_EOF)
+                return FakeMessage(at)
+        return FakeMessage(end, KafkaError._PARTITION_EOF)
 
     def _fetch(self, start: int) -> None:
         there = [at for at in range(start, END) if at in {*self._log.records, *self._log.markers}]

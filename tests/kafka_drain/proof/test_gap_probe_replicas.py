@@ -13,22 +13,10 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_probe
 from kafka_drain.proof.gap_probe import classify_gaps
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.fake_message import FakeMessage
 
 TP = TopicPartition("t", 0)
-
-
-class Message:
-    """A record, or that the partition ends at an offset."""
-
-    def __init__(self, offset: int, *, is_end: bool = False) -> None:
-        self._offset = offset
-        self._error = KafkaError(KafkaError._PARTITION_EOF) if is_end else None
-
-    def offset(self) -> int:
-        return self._offset
-
-    def error(self) -> KafkaError | None:
-        return self._error
+END = KafkaError._PARTITION_EOF
 
 
 class Consumer:
@@ -39,8 +27,8 @@ class Consumer:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         is_committed = config["isolation.level"] == "read_committed"
-        self._left = [Message(5, is_end=True)] * is_committed
-        self._left += [Message(5), Message(7, is_end=True)]
+        self._left = [FakeMessage(5, END)] * is_committed
+        self._left += [FakeMessage(5), FakeMessage(7, END)]
 
     def assign(self, partitions: Iterable[Any]) -> None:
         pass
@@ -51,7 +39,7 @@ class Consumer:
     def close(self) -> None:
         pass
 
-    def poll(self, _: float) -> Message | None:
+    def poll(self, _: float) -> FakeMessage | None:
         return self._left.pop(0) if self._left else None
 
 
