@@ -283,7 +283,7 @@ def test_segments_filter(tmp_path: Path) -> None:
         (1, 1_000, True, 7),
         (1, 10_000, True, 7),
         (200, 50, True, 7),
-        (2_000, 1, True, 7),
+        (500, 1, True, 7),
         # All partitions begin alike, and what is looked up together ends differently.
         (3, 1_004, True, 0),
     ],

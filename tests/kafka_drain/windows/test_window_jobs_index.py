@@ -199,7 +199,7 @@ def same(decide: Callable[[], Any]) -> Any:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=40)
 def test_plan_backfill_same(template: Archive, data: st.DataObject) -> None:
     """Whichever hours are asked for, and whatever Kafka has deleted, the plan is the same."""
     hours = st.integers(0, 50).map(lambda half: half / 2)
@@ -272,7 +272,7 @@ class _Numbered:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=40)
 def test_seal_same(template: Archive, data: st.DataObject) -> None:
     """Whatever a window holds and replaces, it is refused for the same reason, or not at all."""
     start = data.draw(st.integers(0, 230))
@@ -502,7 +502,7 @@ def test_plan_roll_voided(archive: Archive) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_archive_files_same(template: Archive, data: st.DataObject) -> None:
     """Whichever offsets and times are asked for, a reader gets the same files that have some."""
     start = data.draw(st.integers(0, 240))
