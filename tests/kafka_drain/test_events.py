@@ -345,6 +345,17 @@ def test_segment_events_bounded(tmp_path: Path, partitions: int, own: int) -> No
     assert files == (older + own) * len(receipt.files)
 
 
+def test_segment_events_bounded_by_widest(tmp_path: Path) -> None:
+    """One segment of very many partitions leaves room for few others, however small these are."""
+    [*_, receipt] = seal(golden_copy(tmp_path / "archive")).sealed
+    one = OffsetRange(5, 9)
+    wide = tuple(part_of(receipt, TopicPartition("t", n), one) for n in range(module.RANGES // 3))
+    numbered = (replace(receipt, first_batch=n, last_batch=n) for n in range(9))
+    sealed = [replace(each, partitions=wide) if not n else each for n, each in enumerate(numbered)]
+
+    assert [event["receipts"] for event in segment_events(sealed)] == [6, 1, 1, 1]
+
+
 def test_segment_events_bounded_generations(tmp_path: Path) -> None:
     """What is put together is of one generation, and windows stay by themselves."""
     archive = golden_copy(tmp_path / "archive")
@@ -412,7 +423,8 @@ def test_sealed_summary_bounded(tmp_path: Path) -> None:
     [*_, receipt] = seal(golden_copy(tmp_path / "archive")).sealed
     [part, *_] = receipt.partitions
     parts = tuple(
-        replace(part, topic=f"t{number % 150:03d}", partition=number) for number in range(10_000)
+        replace(part, topic=f"t{149 - number % 150:03d}", partition=number)
+        for number in range(10_000)
     )
     files = tuple(replace(receipt.files[0], path=f"{number:0200d}") for number in range(10_000))
     many = [
@@ -422,7 +434,8 @@ def test_sealed_summary_bounded(tmp_path: Path) -> None:
 
     told = sealed_summary("/archive", many)
 
-    assert (len(told["topics"]), told["topics_left_out"]) == (module.TOPICS, 50)
+    assert [*told["topics"]] == [f"t{number:03d}" for number in range(module.TOPICS)]
+    assert told["topics_left_out"] == 50
     assert (len(told["paths"]), told["files"]) == (module.FILES, 30_000)
     assert told["offsets"] == 3 * 10_000 * len(part.range)
     assert sum(topic["partitions"] for topic in told["topics"].values()) < 10_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain.progress import Progress, duration_text, read_progress_line
+from kafka_drain.progress import Progress, Ticker, duration_text, read_progress_line
 
 
 class Clock:
@@ -31,6 +31,9 @@ class Clock:
         (3599.7, "1 h 0 min"),
         (7500, "2 h 5 min"),
         (90000, "25 h 0 min"),
+        (172_799, "47 h 59 min"),
+        (172_800, "2 days 0 h"),
+        (1_000_000_000, "11,574 days 1 h"),
     ],
 )
 def test_duration_text(seconds: float, expected: str) -> None:
@@ -47,6 +50,8 @@ def test_duration_text(seconds: float, expected: str) -> None:
         (4000, 10, 3999, "3,999 of 4,000 files (99 %), 400/s, 0 s left"),
         (4000, 10, 4000, "4,000 of 4,000 files (100 %), 400/s"),
         (3, 100, 1, "1 of 3 files (33 %), 0.6/min, 3 min 20 s left"),
+        (200, 100, 100, "100 of 200 files (50 %), 1/s, 1 min 40 s left"),
+        (200, 100, 50, "50 of 200 files (25 %), 30/min, 5 min 0 s left"),
         (10, 1, 12, "12 of 12 files (100 %), 12/s"),
     ],
 )
@@ -68,6 +73,34 @@ def test_progress_more_than_planned() -> None:
     progress.line("plan", 15)
 
     assert "14 of 15 offsets (93 %)" in progress.line("plan", 14)
+
+
+@pytest.mark.parametrize(
+    ("what", "job", "name"),
+    [("drain orders", "drain", "orders"), ("drain", "drain", ""), ("a b c", "a", "b c")],
+)
+def test_progress_line_named(what: str, job: str, name: str) -> None:
+    """A line says of which job it is, and of which pipeline."""
+    line = Progress("offsets", 10, Clock()).line(what, 5)
+
+    assert (line.what, line.job, line.name) == (what, job, name)
+
+
+def test_ticker(said: list[str]) -> None:
+    """Progress is said after two seconds, and then every two seconds, not each time it is told."""
+    clock = Clock()
+    ticker = Ticker("read files", Progress("files", 100, clock))
+
+    shown = []
+    for done in range(12):
+        before = len(said)
+        ticker.at(done)
+        if len(said) > before:
+            shown.append(done)
+            assert said[-1].startswith(f"read files: {done} of 100 files")
+        clock.now += 0.5
+
+    assert shown == [4, 8]
 
 
 def test_progress_clock_stands_still() -> None:

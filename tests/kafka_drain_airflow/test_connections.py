@@ -16,6 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from kafka_drain import outages
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, KafkaUnavailableError, MachineError, TopicError
+from kafka_drain.output import OutageLine
 from kafka_drain.spark.place import DriverPlace, SparkConnection
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 from kafka_drain_airflow import connections
@@ -92,6 +93,53 @@ def test_terminal_errors_fail_shows_outages(
 
     assert task.stored["waiting"] == {"said": f"waiting: {away}"}
     assert f"waiting: {away}" in caplog.messages
+
+
+@pytest.mark.parametrize("stores", [True, False])
+def test_store_waiting(stores: bool) -> None:
+    """The newest wait is what the pages show, nothing once it is over; a task goes on anyway."""
+    task = FakeTask()
+    if not stores:
+        task.xcom_push = None  # type: ignore[method-assign, assignment]
+    shown = []
+    for line in (
+        OutageLine("k1 is away " + "x" * 2000, is_over=False),
+        "an ordinary line",
+        OutageLine("k1 is back", is_over=True),
+    ):
+        connections.store_waiting(task, line)
+        shown.append(connections.waiting_said(task.stored.get("waiting")))
+
+    away = ("k1 is away " + "x" * 2000)[:1000]
+    assert shown == ([away, away, ""] if stores else ["", "", ""])
+
+
+@pytest.mark.parametrize("value", [None, "text", {"said": 7}, ["said"], {}])
+def test_waiting_said_of_others(value: object) -> None:
+    """What some other task has stored isn't taken for a wait."""
+    assert connections.waiting_said(value) == ""
+
+
+KEY = "0123456789abcdef0123456789abcdef"
+
+
+def test_hash_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of pseudonyms is the connection's password; one that is too short isn't shown."""
+    plain = Pipeline(name="p", topics=["t"], archive="/a")
+    keyed = plain.model_copy(update={"hash_key_conn_id": "pseudonyms"})
+    assert connections.hash_key(plain) == b""
+    with pytest.raises(ConfigError, match="no Airflow connection 'pseudonyms'"):
+        connections.hash_key(keyed)
+
+    for password in (KEY, "hush", None):
+        connection = {"conn_type": "generic", "password": password}
+        monkeypatch.setenv("AIRFLOW_CONN_PSEUDONYMS", json.dumps(connection))
+        if password == KEY:
+            assert connections.hash_key(keyed) == KEY.encode()
+            continue
+        with pytest.raises(ConfigError, match="the Airflow connection 'pseudonyms'") as refused:
+            connections.hash_key(keyed)
+        assert "hush" not in str(refused.value)
 
 
 def test_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
+from kafka_drain.config.cut_over import CutOver
 from kafka_drain.config.drill import Drill
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.cut_over.steps import CutOverStep
 from kafka_drain_airflow import Approval, create_dags, create_group_dags
 
 ORDERS = Pipeline(
@@ -50,6 +53,49 @@ def test_create_dags_approval() -> None:
     assert waits == {"republish": False, "reprocess": False, "maintain": True, "erase": True}
 
 
+START = datetime(2026, 2, 3, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("is_group", [False, True])
+@pytest.mark.parametrize(("given", "retries"), [({}, 2), ({"retries": 5}, 5)])
+def test_create_dags_common(is_group: bool, given: dict[str, Any], retries: int) -> None:
+    """Every DAG has one run at a time, no past ones, and what the user sets for all of them."""
+    more: dict[str, Any] = {"start_date": START, "default_args": given, "tags": ["mine"]}
+    dags = create_group_dags("g", [ORDERS], **more) if is_group else create_dags(ORDERS, **more)
+
+    for dag_id, dag in dags.items():
+        kind = dag_id.removesuffix("_g" if dag_id.endswith("_g") else "_orders")
+        assert (dag.max_active_runs, dag.catchup) == (1, False), dag_id
+        assert (dag.start_date, dag.timezone.name) == (START, "UTC"), dag_id
+        # Fields of forms aren't all text.
+        assert (dag.render_template_as_native_obj, bool(dag.params)) == (
+            (kind != "drain_group",) * 2
+        ), dag_id
+        assert dag.doc_md
+        named = {"g"} if kind == "drain_group" else {"orders", *(["g"] if is_group else [])}
+        assert set(dag.tags) == {"kafka-drain", f"kafka-drain:{kind}", "mine", *named}
+        for task in dag.tasks:
+            assert (task.retries, task.retry_delay) == (retries, timedelta(minutes=1)), task
+
+
+def test_create_group_dags_schedules() -> None:
+    """Scheduled drains are the group's; the pipelines' own DAGs have the intervals for backfills.
+
+    What one pipeline's drain fails at keeps no other from being validated.
+    """
+    hourly = [each.model_copy(update={"schedule": "@hourly"}) for each in (ORDERS, ITEMS)]
+    dags = create_group_dags("g", hourly)
+
+    assert type(dags["drain_group_g"].timetable).__name__ == "CronDataIntervalTimetable"
+    for name in ("orders", "items"):
+        timetable = dags[f"drain_{name}"].timetable
+        assert type(timetable).__name__ == "BackfillTimetable"
+        assert "0 * * * *" in timetable.description
+        assert dags["drain_group_g"].get_task(f"validate_{name}").trigger_rule == "all_done"
+    assert dags["drain_group_g"].get_task("done").trigger_rule == "all_success"
+    assert dags["drain_group_g"].get_task("validate_orders").upstream_task_ids == {"drain"}
+
+
 def test_create_dags_drain() -> None:
     """Each task has its own pipeline and the form's fields; the validation has the callback."""
     dag = create_dags(ORDERS, on_alert_callback=tell)["drain_orders"]
@@ -83,6 +129,31 @@ def test_create_dags_decoding_checked() -> None:
 
     assert dag.get_task("check_decoding").upstream_task_ids == {"republish"}
     assert not create_dags(ITEMS)["republish_items"].has_task("check_decoding")
+
+
+def test_create_dags_restore_schemas() -> None:
+    """Schemas are restored with the form's fields; without a target there is nothing to."""
+    task = create_dags(ORDERS)["restore_schemas_orders"].get_task("restore_schemas")
+
+    assert task.pipeline == ORDERS
+    for name in ("apply", "schema_map", "ids"):
+        assert name in str(getattr(task, name))
+    assert "restore_schemas_items" not in create_dags(ITEMS)
+
+
+def test_create_dags_cut_over() -> None:
+    """The steps of a cut-over have its pipeline; its validation has the callback."""
+    cut_over = CutOver(kafka_conn_id="b")
+    moved = ITEMS.model_copy(update={"cut_over": cut_over})
+
+    dag = create_dags(moved, on_alert_callback=tell)["cut_over_items"]
+
+    steps = [task for task in dag.tasks if hasattr(task, "step")]
+    assert {task.step for task in steps} >= {step.value for step in CutOverStep}
+    assert all(task.pipeline == moved for task in dag.tasks if hasattr(task, "pipeline"))
+    assert dag.get_task("validate").on_alert_callback == [tell]
+    assert names(dag.get_task("validate")) == ["file:///archives/items"]
+    assert "cut_over_items" not in create_dags(ITEMS)
 
 
 def test_create_dags_drill() -> None:

@@ -54,6 +54,12 @@ def test_evidence_signer_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     assert isinstance(signer.witness, WitnessTopic)
     assert signer.witness._cluster.config.bootstrap_servers == "elsewhere:9092"
+    # By default, it is in the source's.
+    keys = {"witness": "kafka:w", "kafka_conn_id": "elsewhere"}
+    signer = evidence_signer(SIGNED.model_copy(update=keys))
+    assert signer is not None
+    assert isinstance(signer.witness, WitnessTopic)
+    assert signer.witness._cluster.config.bootstrap_servers == "elsewhere:9092"
 
 
 def test_evidence_signer_none() -> None:

@@ -183,6 +183,22 @@ def test_factory_task_kwargs_of_group() -> None:
         ({"task_kwargs": {"drain": {"task_id": "a"}}}, "task_id of task drain is set by kafka"),
         ({"task_kwargs": {"republish": {"placement": "key"}}}, "placement of task republish"),
         ({"task_kwargs": {"drain": {"conf": {}}}}, "no argument 'conf': set spark_conf of the"),
+        # Each of several is looked at.
+        (
+            {"task_kwargs": {"drain": {"pool": "a"}, "validat": {"pool": "b"}}},
+            "'validat' .*task in task_kwargs",
+        ),
+        (
+            {"task_kwargs": {"drain": {"pool": "a", "pipeline": 1}}},
+            "pipeline of task drain is set by kafka",
+        ),
+        ({"dag_kwargs": {"drain": {}, "mantain": {}}}, "'mantain' .*kind of DAG in dag_kwargs"),
+        (
+            {"dag_kwargs": {"drain": {"is_paused_upon_creation": True, "params": {}}}},
+            "params is set by kafka-drain",
+        ),
+        ({"schedules": {"drain": "@hourly", "mantain": None}}, "'mantain' .*in schedules"),
+        ({"schedules": {"drain": "@hourly", "maintain": 5}}, "schedules.'maintain'. = 5 is"),
     ],
 )
 def test_factory_argument_refused(given: dict[str, Any], says: str) -> None:

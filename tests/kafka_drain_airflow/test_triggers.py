@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,9 +110,54 @@ def test_trigger_broker_down(clusters: Clusters, capsys: pytest.CaptureFixture[s
     assert [*trigger.reasons()] == ["b", "c"]
 
 
+@pytest.mark.parametrize(("poll", "longest"), [(60, 0.05), (0.01, 0.01)])
+def test_trigger_waits_no_longer(
+    poll: float, longest: float, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks as often as it should, and doesn't sleep past its own end."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(triggers.asyncio, "sleep", sleep)
+    trigger = trigger_of(watched("a"), seconds=0.05)
+    trigger.poll_seconds = poll
+
+    assert event_of(trigger) == {}
+    assert poll / 10 < max(slept[0], poll / 5) <= max(longest, poll / 5)
+    assert slept[0] <= longest
+
+
+def test_trigger_broker_leaves(clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was lost is opened again, and each loss is said once."""
+    trigger, said = trigger_of(watched("a")), list[str]()
+    warn = SimpleNamespace(warning=lambda text, *given: said.append(text % given))
+    monkeypatch.setattr(BacklogTrigger, "log", warn)
+
+    def lose() -> None:
+        def latest(*_: object) -> Any:
+            raise KafkaUnavailableError("it has left")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FakeCluster, "latest", latest)
+            trigger.reasons()
+            trigger.reasons()
+
+    trigger.reasons()
+    lose()
+    assert trigger.reasons() == {}
+    assert clusters.opened == ["kafka_default"] * 3
+    lose()
+
+    assert said == ["a: asked again in 0.01 s: KafkaUnavailableError: it has left"] * 2
+
+
 def test_trigger_one_pipeline_wrong(clusters: Clusters) -> None:
     """A pipeline that can't be asked hides no other, whatever is wrong with it."""
     clusters.ends["b"] = 10
     gone = watched("gone")
 
     assert [*trigger_of(watched("a", "unknown"), gone, watched("b")).reasons()] == ["b"]
+    # Only what says that a broker is down says so of its other pipelines.
+    assert [*trigger_of(gone, watched("b"), watched("a", "unknown")).reasons()] == ["b"]

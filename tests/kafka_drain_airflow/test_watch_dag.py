@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,35 @@ def test_watch_dag() -> None:
     assert type(drain).__name__ == "MappedOperator"
     assert "| `a` | 5,000 |  |" in str(dag.doc_md)
     assert "| `b` |  | 1.5 |" in str(dag.doc_md)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (15, 60, True, "drain_{name}")),
+        (
+            {
+                "again_minutes": 5,
+                "poll_seconds": 7,
+                "deferrable": False,
+                "drain_dag_id": "team.{name}",
+            },
+            (5, 7, False, "team.{name}"),
+        ),
+    ],
+)
+def test_watch_dag_arguments(given: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    """The DAG's arguments are its task's, and a drain that is there already isn't a failure."""
+    dag = create_watch_dag(PIPELINES, dag_id="watch", **given)
+
+    watch: Any = dag.get_task("watch")
+    found = (watch.again_minutes, watch.poll_seconds, watch.deferrable, watch.drain_dag_id)
+    assert found == expected
+    assert watch.pipelines == PIPELINES
+    assert watch.form.kind == "watch"
+    drain: Any = dag.get_task("drain")
+    assert drain.partial_kwargs["skip_when_already_exists"] is True
+    assert watch.retries == 2
 
 
 def test_watch_dag_without_limits() -> None:

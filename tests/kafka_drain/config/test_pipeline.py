@@ -307,6 +307,7 @@ def test_pipeline_topics_refused(topics: list[str], shown: str) -> None:
         ({"a": []}, "assign[a] = [] is not acceptable; accepted: partition numbers"),
         ({"a": [0], "b": [-1]}, "assign[b] = [-1] is not acceptable"),
         ({"a": [1, 1]}, "assign[a] = [1, 1] is not acceptable"),
+        ({"a": [3, -1, 2]}, "assign[a] = [3, -1, 2] is not acceptable"),
         ({"a": ["x"]}, "assign.a.0 = 'x': "),
         ({"a": 0}, "assign.a = 0: "),
         (["a"], "assign = ['a']: "),
@@ -421,6 +422,39 @@ def test_pipeline_frozen(key: str) -> None:
 def test_pipeline_archive_slash(written: str, expected: str) -> None:
     """A slash at the end doesn't make another archive."""
     assert expected == make(archive=written).archive
+
+
+@pytest.mark.parametrize(
+    ("source", "subjects"),
+    [
+        ({"topics": ["a"]}, ["a-value"]),
+        ({"topics": None, "assign": {"a": [0, 1]}}, ["a-value"]),
+    ],
+)
+def test_pipeline_source(source: dict[str, Any], subjects: list[str]) -> None:
+    """Only what selects the topics is the source; the subject of one topic is its values'."""
+    pipeline = make(**source)
+
+    assert pipeline.source == {name: value for name, value in source.items() if value is not None}
+    assert f"{pipeline}" == f"flights: {next(iter(pipeline.source.values()))} to /archive"
+    assert (pipeline.subjects, pipeline.schemas_conn_id) == ([], None)
+    registry = {"encoding": "avro", "registry_conn_id": "of_values"}
+    pipeline = make(**source, values=registry)
+    assert (pipeline.subjects, pipeline.schemas_conn_id) == (subjects, "of_values")
+    named = {**registry, "subjects": ["x", "y"]}
+    pipeline = make(**source, values=named, registry_conn_id="own")
+    assert (pipeline.subjects, pipeline.schemas_conn_id) == (["x", "y"], "own")
+
+
+@pytest.mark.parametrize(
+    "source", [{"topics": ["a", "b"]}, {"topics": None, "topic_pattern": "a.*"}]
+)
+def test_pipeline_subjects_missing(source: dict[str, Any]) -> None:
+    """Of several topics, the subjects that have the schemas are named, and not guessed."""
+    registry = {"encoding": "avro", "registry_conn_id": "of_values"}
+
+    assert refusal(**source, values=registry).startswith("values.subjects is missing")
+    assert make(**source, values={**registry, "subjects": ["x"]}).subjects == ["x"]
 
 
 def test_with_log_level() -> None:

@@ -96,6 +96,8 @@ class Move:
     now: datetime = NOW
     sent: int = 0
     signer: Signer | None = None
+    #: For how long the source was watched.
+    paused: list[float] = field(default_factory=list)
 
     @classmethod
     def make(cls, folder: Path) -> Move:
@@ -210,8 +212,13 @@ class Move:
             "tests",
             lambda: self.now,
             signer=self.signer,
-            pause=lambda seconds: self.meanwhile(),
+            pause=self.pause,
         )
+
+    def pause(self, seconds: float) -> None:
+        """Let happen what happens meanwhile."""
+        self.paused.append(seconds)
+        self.meanwhile()
 
     def take(self, step: CutOverStep, **request: Any) -> CutOverDocument:
         """Take a step, later than the one before."""

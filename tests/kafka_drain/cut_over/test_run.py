@@ -45,7 +45,7 @@ from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.planning.follow import next_run
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
-from tests.kafka_drain.cut_over.mirrored import C0, FOLLOWER, T0, Move, Offsets
+from tests.kafka_drain.cut_over.mirrored import C0, FOLLOWER, T0, Move, Offsets, nobody
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
@@ -65,6 +65,7 @@ class Mirror:
         return self
 
     def execute(self, engine: object, clock: object) -> None:
+        assert engine is nobody
         self.runs.append(self.sends())
 
     @property
@@ -123,6 +124,11 @@ def test_take_all_steps(move: Move, mirror: Mirror) -> None:
     newest = move.cut_over().history()[-1]
     assert (newest.source_cluster_id, newest.target_cluster_id) == ("cluster-1", "target")
     assert (newest.records, newest.lag, newest.problems) == (10, 0, [])
+    assert (newest.run, newest.run_name) == ("tests", "move")
+    assert (newest.runs, newest.last_run) == (len(mirror.runs), mirror.runs[-1].key)
+    assert [(row.topic, row.partition, row.offset) for row in newest.ends] == [("t", 0, 10)]
+    # Only where it was asked to, the source was watched.
+    assert move.paused == [5]
     assert newest.groups is not None
     assert [row.group for row in newest.groups] == ["g"]
 
@@ -625,6 +631,45 @@ def test_go_back_group_no_longer_described(
     assert move.at(move.target).offsets == {}
     assert back is not None
     assert any(note.startswith("group g: undone") for note in back.notes)
+
+
+def test_take_groups_asks(
+    move: Move, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """Groups are those of the source, and are placed in the target by the newest run's map."""
+    described(move)
+    move.take(CutOverStep.MIRROR)
+    move.made.seal({T0: dense(10, 15)})
+    move.end_at(move.source, T0, end=15)
+    for step in (CutOverStep.MIRROR, CutOverStep.PRODUCERS_OFF, CutOverStep.LAST_DRAIN):
+        move.take(step)
+    move.take(CutOverStep.LAST_MIRROR)
+    asked: list[Any] = []
+
+    def planned(*given: Any, **named: Any) -> Any:
+        asked.append((given, named))
+        return Move.translation(given[1], at=4, group=named["group"])
+
+    def describe(*given: Any) -> None:
+        asked.append(given)
+
+    monkeypatch.setattr(module, "parts_before", lambda _: ["groups"])
+    monkeypatch.setattr(module, "describe_with", describe)
+    monkeypatch.setattr(module, "archived_offsets", lambda _, *of: of)
+    monkeypatch.setattr(module, "plan_group", planned)
+    move.take(CutOverStep.GROUPS, groups=())
+
+    newest = move.mirrored().runs[-1]
+    assert len(move.mirrored().runs) > 1
+    config, (given, named) = asked
+    assert config == (move.source.config, ["groups"])
+    archive, run, offset_map, target, groups, records = given
+    assert (archive, run.key, target) == (move.made.archive, newest.key, move.target)
+    assert offset_map.run == newest.key
+    assert groups is move.at(move.target)
+    assert named == {"group": "g", "to_group": "g", "archived": ("g", None), "apply": True}
+    assert records.newest_open() is not None
+    assert any("groups: g: planned" in line for line in said)
 
 
 def test_go_back_group_of_killed_step(move: Move, mirror: Mirror) -> None:

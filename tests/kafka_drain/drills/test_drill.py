@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -34,7 +34,7 @@ from kafka_drain.evidence.signing import Signer
 from kafka_drain.evidence.verifying import verify_evidence
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run
 from kafka_drain.storage.lease import find_lease, hold_lease
@@ -399,11 +399,18 @@ def test_run_drill_settings(
     """A scratch topic is like its source, with what a restore needs and what the user sets."""
     config = {"max.message.bytes": "5", "compression.type": "zstd", "retention.ms": "1"}
     write_topic_settings(archive.root, {"flights": TopicSettings(7, 2, config=config)})
-    monkeypatch.setattr(target, "keeping", {"retention.ms": "-1"}, raising=False)
+    asked: list[Any] = []
+
+    def keeping(*given: object) -> dict[str, str]:
+        asked.append(given)
+        return {"retention.ms": "-1"}
+
+    monkeypatch.setattr(target, "keeping_settings", keeping)
 
     drill(archive, target, topic_config={"compression.type": "lz4"})
 
-    [settings] = target.made.values()
+    [(name, settings)] = target.made.items()
+    assert asked == [(name, TopicSettings(7, 2, config=config))]
     expected = {"max.message.bytes": "5", "compression.type": "lz4", "retention.ms": "-1"}
     assert settings == TopicSettings(7, 2, config=expected)
 
@@ -542,6 +549,104 @@ def test_run_drill_no_schema_kept(
     assert result.decoded is not None
     assert result.decoded.unknown_schemas == [7]
     assert any(says in line for line in said)
+
+
+def test_run_drill_decodes_in_batches(
+    archive: Archive, target: Scratchy, restore: Restore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition is read to its own limit, and no further; only committed records count."""
+    monkeypatch.setattr(module, "_decoding_of", lambda _: Decoding(None))
+    target.contents = lambda tp, span: rows_of(tp, [b"1"] * 5)
+    real, read = target.records, list[tuple[int, int]]()
+
+    def records(tp: TopicPartition, span: OffsetRange, isolation_level: str) -> Iterator[Any]:
+        assert (span.start, isolation_level) == (0, "read_committed")
+        for batch in real(tp, span, isolation_level):
+            for at in range(batch.num_rows):
+                read.append((tp.partition, at))
+                yield batch.slice(at, 1)
+
+    monkeypatch.setattr(target, "records", records)
+    decoded = drill(archive, target, decoded=3).decoded
+
+    assert decoded is not None
+    assert decoded.values == 6
+    assert read == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        # Nothing is known of a schema.
+        (None, None),
+        ({"settings": {"encoding": "json"}}, "json"),
+        ({"settings": {"encoding": "avro"}}, "ids"),
+    ],
+)
+def test_decoding_of(values: dict[str, Any] | None, expected: str | None, archive: Archive) -> None:
+    """Values are decoded as the pipeline says: by ids also where no schema was kept."""
+    generation = SimpleNamespace(document=SimpleNamespace(values=values))
+    snapshot: Any = SimpleNamespace(root=archive.root, open_generation=generation)
+
+    decoding = module._decoding_of(snapshot)
+
+    found = None if decoding is None else "json" if decoding.decoders is None else "ids"
+    assert found == expected
+    snapshot.open_generation = None
+    assert module._decoding_of(snapshot) is None
+
+
+def test_run_drill_not_judged_of_others(
+    archive: Archive, target: Scratchy, restore: Restore, said: list[str]
+) -> None:
+    """Ids of topics that weren't restored say nothing of this drill."""
+    seen = [
+        SeenIdsRow(topic=topic, part="value", ids=ids, guids=[])
+        for topic, ids in (("flights", [*range(1, 13)]), ("other", [99]))
+    ]
+    note = "http://r doesn't have the schemas of 13 ids in the records: 7"
+    update = {"url": "http://r", "seen": seen, "notes": [note]}
+    RegistryDocument.empty().model_copy(update=update).write(archive.root / REGISTRY)
+
+    result = drill(archive, target)
+
+    assert result.decoded is not None
+    assert result.decoded.unknown_schemas == [*range(1, 11)]
+    assert not any("99" in line for line in said if "not judged" in line)
+
+
+def test_run_drill_times(
+    archive: Archive, target: Scratchy, restore: Restore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drill says when it began and ended; a restore's time is measured from its beginning."""
+    times = iter(NOW + timedelta(seconds=n) for n in range(100))
+    seconds = iter([100.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(seconds))
+
+    def sends() -> None:
+        monkeypatch.setattr(module.time, "monotonic", lambda: 107.25)
+
+    restore.sends = sends
+    cluster, engine = target, no_engine
+    asked = DrillRequest(sample="whole")
+    result = run_drill(
+        archive,
+        cluster,  # type: ignore[arg-type]
+        engine,  # type: ignore[arg-type]
+        asked,
+        run="tests",
+        clock=lambda: next(times),
+    )
+
+    assert result.rto_seconds == 7.25
+    started, finished = (
+        datetime.fromisoformat(at) for at in (result.started_at, result.finished_at)
+    )
+    assert NOW <= started < NOW + timedelta(seconds=5) < finished
+    assert result.drill.startswith(f"{started:%Y%m%dT%H%M%SZ}-")
+    assert result.rpo_seconds is not None
+    newest = datetime.fromisoformat(str(result.newest_record))
+    assert result.rpo_seconds == pytest.approx((started - newest).total_seconds())
 
 
 def test_run_drill_schema_lost(

@@ -32,6 +32,34 @@ def test_show_drills() -> None:
     assert shown.passed.startswith("2026-01-30")
 
 
+def test_show_drills_bars() -> None:
+    """A bar says when its drill began, of what, how much, and how it ended."""
+    times = {"started_at": "2026-01-02T03:04:05+00:00", "finished_at": "2026-01-03T09:00:00+00:00"}
+    lost = [
+        {"step": "plan", "error": "E", "detail": detail, "transient": False}
+        for detail in ("it broke", "so did this")
+    ]
+    newest = {"kind": "newest_hour", "from_time": None, "to_time": None, "seed": 1}
+    drills = [
+        drill(0, sample=newest, rto_seconds=90.4, **times),
+        drill(0, "failed", sample=None, records=None, problems=lost, **times),
+        drill(0, records=1, **times),
+    ]
+
+    shown = show_drills(drills, NOW)
+
+    assert shown is not None
+    assert shown.trend is not None
+    at = "2026-01-02 03:04:05 UTC"
+    assert [box.words.rpartition(at)[2] for box in shown.trend.drawing.boxes] == [
+        ", newest hour, 5 records: passed in 1 min 30 s",
+        ", no sample: failed: it broke",
+        ", whole, 1 record: passed in 2 s",
+    ]
+    assert shown.passed == at
+    assert "RTO of 3 drills" in shown.trend.caption
+
+
 def test_show_drills_failed() -> None:
     """A drill that failed is shown as bad, beside the last one that passed."""
     shown = show_drills([drill(3), drill(1, "failed")], NOW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kafka_drain.pages.overview import (
     Run,
     overview_page,
     shown_task,
+    verdict_text,
 )
 from tests.kafka_drain.pages.test_remedies import OVERVIEW
 from tests.tables import each_of
@@ -163,6 +165,84 @@ def test_overview_page_headline(shown: Any) -> None:
     waiting = shown([named("a"), named("b", overview=None)], NOW)
     assert waiting["headline"] == "2 archives, 1 not validated yet: 2 records in 3 bytes"
     assert waiting["verdict_class"] == "verdict waiting"
+
+
+@each_of(
+    ("findings", "first", "verdict", "badge"),
+    [
+        ({}, "", "Findings", ""),
+        # Warnings alone don't make an archive incomplete.
+        ({"file_replaced": 1}, "", "Findings", ""),
+        ({"file_missing": 2}, "MISSING", "Not complete: MISSING", "file_missing: COUNTED"),
+        (
+            {"file_missing": 2, "file_changed": 1},
+            "MISSING, and 1 other kind of finding",
+            "Not complete: MISSING; CHANGED",
+            "file_missing: COUNTED, file_changed: COUNTED",
+        ),
+        (
+            {"file_missing": 2, "file_changed": 1, "offset_missing": 3},
+            "MISSING, and 2 other kinds of finding",
+            "Not complete: MISSING; CHANGED; and 1 other kind of finding",
+            "file_missing: COUNTED, file_changed: COUNTED, offset_missing: COUNTED",
+        ),
+    ],
+)
+def test_findings(
+    findings: dict[str, int],
+    first: str,
+    verdict: str,
+    badge: str,
+    shown: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What makes an archive incomplete is said in words, the first of it in the list."""
+    meanings = {"file_missing": "MISSING", "file_changed": "CHANGED", "offset_missing": "LOST"}
+
+    def remedies(overview: Any, reach: Any) -> list[Any]:
+        assert reach == ROW.reach
+        return [
+            SimpleNamespace(
+                code=code,
+                meaning=meanings.get(code, "OTHER"),
+                counted="COUNTED",
+                is_error=code in meanings,
+            )
+            for code in overview["findings"]
+        ]
+
+    monkeypatch.setattr(module, "remedies", remedies)
+    row = named("a", overview=COMPLETE | {"verdict": "findings", "findings": findings})
+    [line] = shown([row], NOW)["lines"]
+
+    assert line.why.replace(" (COUNTED)", "") == first
+    assert verdict_text(row, NOW).replace(" (COUNTED)", "") == verdict
+    assert line.badge.title == badge
+    unreadable = replace(row, problem="no access")
+    assert verdict_text(unreadable, NOW) == "no access"
+    [line] = shown([unreadable], NOW)["lines"]
+    assert (line.why, line.badge.title) == ("no access", "no access")
+
+
+@pytest.mark.parametrize("state", ["running", "queued"])
+def test_last_run_followed(state: str) -> None:
+    """The run that the status is about is told, and whether another one follows it."""
+    failed = Run("failed", "", "/r", BEFORE, SINCE, False, "r1", "", "drain", "it broke")
+    after = run(state, SINCE, "")
+
+    assert replace(ROW, runs=(failed, after)).last.is_followed
+    assert not replace(ROW, runs=(failed,)).last.is_followed
+    assert replace(ROW, runs=(after,)).last.is_followed
+    assert replace(ROW, runs=(failed, after)).last.name == "r1"
+
+
+def test_overview_page_never_validated(shown: Any) -> None:
+    """Of an archive without a validation nothing is shown as seen; the others are counted."""
+    page = shown([named("a"), named("b", overview=None)], NOW)
+
+    assert [line.seen is None for line in page["lines"]] == [True, False]
+    assert page["verdict"] == "2 archives"
+    assert page["now"] == NOW.isoformat()
 
 
 def test_overview_page_hidden_run(shown: Any) -> None:

@@ -12,7 +12,7 @@ from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.pages.commands import Reach, pasteable
 from kafka_drain.pages.humanize import time_text
-from kafka_drain.pages.report import BARS, PARTITIONS, ROWS, report_page
+from kafka_drain.pages.report import BARS, PARTITIONS, ROWS, _headline, report_page
 from kafka_drain.proof.report import Report
 
 VOID = {"meta", "br"}
@@ -281,3 +281,53 @@ def test_report_page_incomplete_with_loss_acknowledged() -> None:
     )
 
     assert "Not complete: 2 offsets of t-1 are in no file" in Page(report_page(found)).text
+
+
+@pytest.mark.parametrize(
+    ("reasons", "gaps", "said"),
+    [
+        ([Reason.FILE_MISSING] * 2, [], "FILE_MISSING"),
+        ([Reason.FILE_MISSING, Reason.FILE_REPLACED], [], "FILE_MISSING"),
+        ([Reason.FILE_MISSING] * 2 + [Reason.FILE_CHANGED], [], "FILE_MISSING; FILE_CHANGED"),
+        (
+            [Reason.FILE_MISSING] * 2 + [Reason.FILE_CHANGED, Reason.OFFSET_MISSING],
+            [],
+            "FILE_MISSING; FILE_CHANGED; and 1 other kind of finding",
+        ),
+        # What the gaps say already isn't said again.
+        (
+            [Reason.OFFSET_MISSING, Reason.OFFSET_UNEXPLAINED, Reason.FILE_MISSING],
+            [("t", 0, 3, 1204)],
+            "1,201 offsets of t-0 are in no file; FILE_MISSING",
+        ),
+        ([Reason.OFFSET_MISSING], [("t", 0, 3, 4)], "1 offset of t-0 is in no file"),
+        (
+            [Reason.OFFSET_MISSING],
+            [("t", 0, 3, 4), ("u", 1, 3, 4)],
+            "1 offset of t-0 (and 1 offset of 1 other partition) are in no file",
+        ),
+        (
+            [Reason.OFFSET_MISSING],
+            [("t", 0, 3, 4), ("u", 1, 0, 2), ("u", 2, 0, 2)],
+            "2 offsets of u-1 (and 3 offsets of 2 other partitions) are in no file",
+        ),
+    ],
+)
+def test_headline(reasons: list[Reason], gaps: list[Any], said: str) -> None:
+    """What is missing is said first, and then the most frequent findings, each once."""
+    rows = [
+        {
+            **dict(zip(("topic", "partition", "start", "end"), gap, strict=True)),
+            "reason": str(GapReason.LOST),
+            "acknowledged": False,
+        }
+        for gap in gaps
+    ]
+    found = [finding(reason) for reason in reasons]
+
+    headline = _headline({"verdict": "findings", "gaps": rows, "findings": found})
+
+    for reason in Reason:
+        told = f"{reason.meaning} ({reason}: {reasons.count(reason):,})"
+        headline = headline.replace(told, reason.name)
+    assert headline == f"Not complete: {said}"

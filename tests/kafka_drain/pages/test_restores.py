@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.cli.main import parser
+from kafka_drain.pages.humanize import size_text
 from kafka_drain.pages.overview import Doing
 from kafka_drain.pages.restores import (
     ArchiveRestores,
@@ -127,6 +128,29 @@ def test_restores_page() -> None:
     assert 'content="30"' in page
 
 
+def test_restores_page_targets_and_size() -> None:
+    """Of many targets, the first are named and the others counted; a size is shown if known."""
+    topics = [TopicSent(f"t{n}", f"copy{n}", 1, 1) for n in range(5)]
+    plain = {"has_receipt": True, "is_exact": True}
+    page = restores_page(
+        [
+            owner(
+                restore("a", **plain, topics=topics, size=5_000_000),
+                restore("bb", **plain, topics=topics[:3], size=None),
+            )
+        ],
+        NOW,
+        LINKS,
+    )
+
+    _, *rows = Words(page).rows
+    assert [row[3] for row in rows] == ["copy0, copy1, copy2", "copy0, copy1, copy2 and 2 more"]
+    assert "2 restores" in page
+    assert page.count(size_text(5_000_000)) == 1
+    # All of them, with their records.
+    assert "t4 &#8594; copy4: 1 record" in page
+
+
 def test_restores_page_name_without_settings() -> None:
     """Of a name that ends in the run's settings, only the part before them is read."""
     named = restore('orders to back {"engine": "auto"}', key="orders-to-back-0123")
@@ -204,6 +228,16 @@ def test_restores_page_unreadable() -> None:
         ([owner(problem="no way in")], "the restores of 1 archive can&#39;t be read", "findings"),
         ([owner(restore("a", has_receipt=True, is_exact=True))], "1 of them verified", "verdict"),
         ([owner(restore("a", problem="changed"))], "1 of 1 restore needing", "verdict findings"),
+        (
+            [owner(restore("a", has_receipt=True, is_exact=True), restore("b"))],
+            "2 restores, 1 of them verified",
+            "verdict waiting",
+        ),
+        (
+            [owner(restore("a", problem="changed")), owner(problem="no way in")],
+            "1 of 1 restore needing attention; the restores of 1 archive can&#39;t be read",
+            "verdict findings",
+        ),
     ],
 )
 def test_restores_page_headline(archives: list[ArchiveRestores], words: str, kind: str) -> None:

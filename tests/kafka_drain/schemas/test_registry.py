@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
-from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
+from kafka_drain.schemas.registry import RefusedError, SchemaRegistry, UnwellError, WriterSchema
 from kafka_drain.storage.loopback import JsonHandler, loopback
 from tests.fake_registry import LOGIN, FakeRegistry, fake_registry
 
@@ -170,6 +170,14 @@ def test_registry_login_refused(registry: FakeRegistry) -> None:
     assert "wr0ng" not in f"{caught.value!r} {client!r}"
 
 
+def test_registry_right_missing(registry: FakeRegistry) -> None:
+    """A right that a login lacks may be one on this subject alone; it is said to grant it."""
+    registry.fails = 403
+
+    with pytest.raises(RefusedError, match=r"\(403\).*, or grant the login the right"):
+        SchemaRegistry(registry.settings).live_versions("orders-value")
+
+
 def test_registry_no_subject(registry: FakeRegistry) -> None:
     """A subject that isn't there is named."""
     with pytest.raises(ConfigError, match=r"has no /subjects/flights-value/versions"):
@@ -181,7 +189,8 @@ def test_registry_unwell(registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("urllib3.util.retry.time.sleep", lambda _: None)
     registry.fails = 503
 
-    with pytest.raises(RegistryUnavailableError, match="returned 503"):
+    # Of another kind than an odd answer to one request: it isn't asked on and on.
+    with pytest.raises(UnwellError, match="returned 503"):
         SchemaRegistry(registry.settings).live_versions("orders-value")
     assert len(registry.asked) == 3
     # To register is repeated too: it changes nothing the second time.

@@ -8,6 +8,7 @@ import sys
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ def test_approval_refused(kinds: Any) -> None:
 def test_approval() -> None:
     """By default, each of them asks."""
     assert list(Approval().kinds) == list(APPROVABLE)
+    assert (Approval().plan_hours, Approval().four_eyes) == (24, False)
     assert Approval(kinds=("maintain",)).kinds == ("maintain",)
 
 
@@ -92,6 +94,101 @@ def test_approval_task_final(event: dict[str, Any]) -> None:
 
     with pytest.raises(AirflowFailException, match="Nothing was done"):
         task.execute_complete({}, answered)
+
+
+def answered(user: str | None, answer: str = "Approve") -> dict[str, Any]:
+    """Return an answer as Airflow's operator gets it."""
+    name = user and {"id": "7", "name": user}
+    at = datetime.now(timezone.utc)
+    return {
+        "chosen_options": [answer],
+        "params_input": {},
+        "responded_at": at,
+        "responded_by_user": name,
+    }
+
+
+@pytest.mark.skipif(not IS_ABLE, reason="this Airflow can't ask a person")
+@pytest.mark.parametrize(("four_eyes", "user", "passes"), [
+    (True, "ann", False), (True, "bob", True), (False, "ann", True)
+])  # fmt: skip
+def test_approval_task_four_eyes(four_eyes: bool, user: str, passes: bool) -> None:
+    """With four eyes, who has started a run can't approve it; somebody else can."""
+    task: Any = approval_task(task_id="approve", subject="?", body="", four_eyes=four_eyes)
+    context = {"dag_run": SimpleNamespace(triggering_user_name="ann")}
+
+    if passes:
+        assert task.execute_complete(context, answered(user))["chosen_options"] == ["Approve"]
+    else:
+        with pytest.raises(AirflowFailException, match="ann has started this run, and may not"):
+            task.execute_complete(context, answered(user))
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What Airflow's server is asked to show; it shows that."""
+    from airflow.providers.standard.operators import hitl
+    from airflow.sdk.execution_time import task_runner
+
+    asked: list[Any] = []
+
+    def send(msg: Any) -> Any:
+        asked.append(msg)
+        return SimpleNamespace(body=asked[0].body)
+
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **_: None)
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=send), raising=False)
+    return asked
+
+
+def ask(task: Any, pushed: dict[str, object]) -> None:
+    """Run a task that asks, and that waits for its answer then."""
+    ti = SimpleNamespace(
+        id="01234567-89ab-4cde-8f01-23456789abcd",
+        map_index=-1,
+        xcom_push=lambda key, value: pushed.update({key: value}),
+    )
+    context = {"ti": ti, "task_instance": ti, "dag": None, "params": {}}
+    with pytest.raises(BaseException) as ended:
+        task.execute(context)
+    if isinstance(ended.value, AirflowFailException):
+        raise ended.value
+    assert type(ended.value).__name__ in ("TaskAwaitingInput", "TaskDeferred")
+
+
+@pytest.mark.skipif(not IS_ABLE, reason="this Airflow can't ask a person")
+def test_approval_task_of_plan(asking: list[Any]) -> None:
+    """The id of the plan that is shown is kept; where Airflow shows another one, nothing is."""
+    arguments: dict[str, Any] = {"task_id": "approve", "subject": "Really?"}
+    users = [{"id": "7", "name": "ann"}]
+    first: Any = approval_task(
+        **arguments, body="plan x1", plan_id="x1", assigned_users=users, defaults=["Reject"]
+    )
+    pushed: dict[str, object] = {}
+
+    ask(first, pushed)
+
+    assert pushed == {"plan_id": "x1"}
+    assert "plan_id" in first.template_fields
+    [question] = asking
+    assert (question.subject, question.body) == ("Really?", "plan x1")
+    assert (question.options, question.defaults) == (["Approve", "Reject"], ["Reject"])
+    assert question.multiple is False
+    assert [(user.id, user.name) for user in question.assigned_users] == [("7", "ann")]
+    assert str(question.ti_id) == "01234567-89ab-4cde-8f01-23456789abcd"
+
+    second: Any = approval_task(**arguments, body="plan x2", plan_id="x2")
+    with pytest.raises(AirflowFailException, match=r"not that of plan x2\. Nothing was done"):
+        ask(second, pushed)
+    assert pushed == {"plan_id": "x1"}
+
+
+@pytest.mark.parametrize("hours", [0, -1, 720.1, "24", float("nan")])
+def test_approval_hours_refused(hours: Any) -> None:
+    """A plan that nobody could start, or that would be old by then, is refused."""
+    with pytest.raises(ConfigError, match="accepted: a number of hours, above 0 and up to 720"):
+        Approval(plan_hours=hours)
+    assert Approval(plan_hours=720).plan_hours == 720
 
 
 def test_approval_is_imported_late(tmp_path: Path) -> None:

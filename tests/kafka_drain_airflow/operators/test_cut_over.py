@@ -5,29 +5,33 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.run import CutOver
 from kafka_drain.cut_over.steps import CutOverStep
 from kafka_drain.errors import CutOverError, LagError
+from kafka_drain.republish.engines.select import Engines
 from kafka_drain_airflow.operators.approval import can_approve
 from kafka_drain_airflow.operators.cut_over import CutOverOperator, MarkToApproveOperator, approval
 from tests.kafka_drain.archive.test_cut_overs import step
 from tests.kafka_drain.golden import sealed_copy
 
+HERE = "kafka_drain_airflow.operators.cut_over"
 CONTEXT: Any = {"run_id": "a run"}
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline with a sealed archive and a cut-over; neither cluster is asked."""
-    for name in ("KAFKA_DEFAULT", "KAFKA_B"):
-        connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    for name, port in (("KAFKA_DEFAULT", 1), ("KAFKA_B", 2)):
+        connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": f"127.0.0.1:{port}"}}
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+    monkeypatch.setattr(f"{HERE}.evidence_signer", lambda of: f"the signer of {of.name}")
     archive = sealed_copy(tmp_path / "archive")
     cut_over = {"kafka_conn_id": "kafka_b", "run_name": "move", "groups": ["g"]}
     return Pipeline(name="p", topics=["t"], archive=str(archive.root), cut_over=cut_over)
@@ -51,13 +55,24 @@ def test_cut_over_operator(
     """A task takes its step, with both connections, and returns what was seen."""
     asked: list[Any] = []
 
+    class Noting(Engines):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            root, cluster, of, _, runner = given
+            engines.append((root, cluster.config.bootstrap_servers, of, runner.run))
+
     def take(self: CutOver, which: CutOverStep, engine: object) -> Any:
-        asked.append((which, self.run, self.request.run_name, self.target is not self.source))
+        clusters = self.source.config, self.target.config
+        asked.append((which, self.run, self.request.run_name, self.signer))
+        asked.append(tuple(config.bootstrap_servers for config in clusters))
+        asked.append((str(self.archive.root), self.pipeline, engine))
         if raised is not None:
             raise raised
         groups = [{"group": "g", "read_again": 0, "offsets": []}]
         return step("groups", groups=groups)
 
+    engines: list[Any] = []
+    monkeypatch.setattr("kafka_drain.republish.engines.select.Engines", Noting)
     monkeypatch.setattr(CutOver, "take", take)
     operator = CutOverOperator(task_id="groups", pipeline=pipeline, step="groups")
     if error is not None:
@@ -68,7 +83,13 @@ def test_cut_over_operator(
         assert (result["groups"], result["records"], result["lag"]) == (["g"], 5, 0)
         assert "groups passed: the source ends at 5 offsets in 1 partitions" in result["saw"]
         assert result["back"] == ["turn the producers on again"]
-    assert asked == [(CutOverStep.GROUPS, "a run", "move", True)]
+    assert asked == [
+        (CutOverStep.GROUPS, "a run", "move", "the signer of p"),
+        ("127.0.0.1:1", "127.0.0.1:2"),
+        (pipeline.archive, pipeline, operator._engines),
+    ]
+    # The mirror sends to the target.
+    assert engines == [(pipeline.archive, "127.0.0.1:2", pipeline, operator.run_application)]
 
 
 def test_cut_over_operator_back(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +103,59 @@ def test_cut_over_operator_back(pipeline: Pipeline, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(CutOver, "go_back", go_back)
     result = CutOverOperator(task_id="back", pipeline=pipeline, step="back").execute(CONTEXT)
     assert (result["step"], asked) == ("back", [True])
+
+
+def test_cut_over_operator_killed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is killed stops the mirror's senders, and then Spark."""
+    order: list[str] = []
+    operator = CutOverOperator(task_id="mirror", pipeline=pipeline, step="mirror")
+    operator.on_kill()
+    monkeypatch.setattr(CutOver, "take", lambda *_: operator.on_kill() or step("mirror"))
+    monkeypatch.setattr(Engines, "stop", lambda _: order.append("senders"))
+    operator._spark = SimpleNamespace(stop=lambda: order.append("spark"))  # type: ignore[assignment]
+
+    operator.execute(CONTEXT)
+
+    assert order == ["senders", "spark"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "leads", "is_skipped"),
+    [
+        (["Continue", "Go back"], [None, None], False),
+        (["Continue", None], [None, None], True),
+        ([None, None], [None, ["back"]], False),
+        ([None, None], [["back"], None], False),
+        ([None, None], [["groups"], ["hand_over"]], True),
+    ],
+)
+def test_cut_over_operator_skipped(
+    answers: list[str | None],
+    leads: list[list[str] | None],
+    is_skipped: bool,
+    pipeline: Pipeline,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The way back is skipped unless one of the approvals, or one of an earlier release, led here.
+
+    Nothing is undone because an approval was marked as success.
+    """
+    went: list[bool] = []
+    monkeypatch.setattr(CutOver, "go_back", lambda *_, apply: went.append(apply) or step("back"))
+    said = {("a", "answer"): answers[0], ("b", "answer"): answers[1], ("a", ""): leads[0]}
+    said["b", ""] = leads[1]
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": said[task_ids, key])
+    operator = CutOverOperator(task_id="back", pipeline=pipeline, step="back")
+    operator.asked_by = ["a", "b"]
+    context: Any = {**CONTEXT, "ti": ti}
+
+    if is_skipped:
+        with pytest.raises(AirflowSkipException, match="Nothing was changed"):
+            operator.execute(context)
+    else:
+        operator.execute(context)
+
+    assert went == ([] if is_skipped else [True])
 
 
 def test_cut_over_operator_undeclared(pipeline: Pipeline) -> None:

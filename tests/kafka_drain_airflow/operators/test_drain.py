@@ -26,7 +26,8 @@ CLUSTER = FakeCluster({})
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     """A pipeline whose archive isn't there yet."""
-    return Pipeline(name="p", topics=["t"], archive=str(tmp_path / "archive"))
+    archive = str(tmp_path / "archive")
+    return Pipeline(name="p", topics=["t"], archive=archive, kafka_conn_id="of_p")
 
 
 @pytest.fixture
@@ -56,9 +57,12 @@ def test_execute(core: CoreCalls, pipeline: Pipeline) -> None:
 
     assert task.execute(MANUAL) == {"records": 3, "seconds": 1.0}
 
-    (drained, cluster, _), named = core.given["run_drain"]
+    (drained, cluster, runner), named = core.given["run_drain"]
     assert drained == pipeline.with_log_level("DEBUG")
     assert cluster is CLUSTER
+    assert core.given["kafka_cluster"] == (("of_p",), {})
+    assert runner.run == task.run_application
+    assert core.given["schema_registry"] == ((drained,), {})
     assert named["run"] == "manual 1"
     assert named["acknowledged"] == {T0: [OffsetRange(1, 2)]}
     assert named["registry"] == "the registry"
@@ -75,20 +79,27 @@ def test_execute_window(
     core: CoreCalls, pipeline: Pipeline, force: bool, acknowledged: tuple[str, ...]
 ) -> None:
     """A window is planned with the form's fields, and drained under the run's name."""
-    fields = {**WINDOW, "force": force, "acknowledge_expired": acknowledged}
+    fields = {"force": force, "acknowledge_expired": acknowledged, "log_level": "DEBUG"}
+    task = KafkaDrainOperator(task_id="drain", pipeline=pipeline, **WINDOW, **fields)
 
-    done = KafkaDrainOperator(task_id="drain", pipeline=pipeline, **fields).execute(MANUAL)
+    assert task.execute(MANUAL) == {"records": 5}
 
-    assert done == {"records": 5}
-    (planned, _, interval), named = core.given["plan_backfill"]
-    assert planned == pipeline
+    (planned, asked, interval), named = core.given["plan_backfill"]
+    assert (planned, asked) == (pipeline.with_log_level("DEBUG"), CLUSTER)
     assert (interval.start.isoformat(), interval.end.isoformat()) == (START, END)
     assert named == {
         "force": force,
         "acknowledged": {T0: [OffsetRange(1, 2)]} if acknowledged else {},
     }
-    assert core.named("run_backfill") == {"run": "manual 1"}
+    (plan, drained, cluster, runner), named = core.given["run_backfill"]
+    assert (plan, drained, cluster) == (window(left=5), pipeline.with_log_level("DEBUG"), CLUSTER)
+    assert runner.run == task.run_application
+    assert named == {"run": "manual 1"}
     assert "run_drain" not in core.given
+    assert task.plan == "- what is planned"
+    assert task._lineage is not None
+    assert {name: n for (_, name), n in task._lineage.outputs.items()} == {pipeline.archive: 5}
+    assert [name for _, name in task._lineage.inputs] == ["t"]
 
 
 def test_execute_window_of_backfill(core: CoreCalls, pipeline: Pipeline) -> None:

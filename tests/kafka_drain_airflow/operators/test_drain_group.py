@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain import group as core_group
 from kafka_drain.errors import ConfigError, KafkaDrainError, LockedError, SparkJobError, TopicError
+from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 from kafka_drain_airflow.observability import archive_events
 from kafka_drain_airflow.operators import drain_group
@@ -56,6 +57,50 @@ def test_execute(core: CoreCalls, pipelines: list[Pipeline]) -> None:
     assert len(task._lineage.outputs) == 2
     assert "drain a: " in task.plan
     assert "drain b: " in task.plan
+
+
+def test_execute_asks(
+    core: CoreCalls, pipelines: list[Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group is opened with the run's name, each one's registry and cluster, and the runner."""
+    asked: list[Any] = []
+    real_open, real_run = core_group.open_group, core_group.run_group
+
+    def open_group(*given: Any, **named: Any) -> Any:
+        asked.append((given, named))
+        return real_open(*given, **named)
+
+    def run_group(group: Any, runner: Any) -> None:
+        asked.append((group, runner))
+        real_run(group, runner)
+
+    monkeypatch.setattr(core_group, "open_group", open_group)
+    monkeypatch.setattr(core_group, "run_group", run_group)
+    first, second = pipelines
+    second = second.model_copy(update={"kafka_conn_id": "another"})
+    clusters = {
+        name: FakeCluster({TopicPartition(topic, 0): Log()})
+        for name, topic in (("kafka_default", "a"), ("another", "b"))
+    }
+    for name, cluster in clusters.items():
+        cluster.config = KafkaConfig({"bootstrap.servers": f"{name}:1"})
+    monkeypatch.setattr(drain_group, "kafka_cluster", clusters.__getitem__)
+    task = KafkaDrainGroupOperator(task_id="drain", pipelines=[first, second])
+
+    task.execute(MANUAL)
+
+    (given, opened, folder), named = asked[0]
+    assert given == [first, second]
+    assert (named["run"], named["registry_of"]) == ("manual 1", drain_group.schema_registry)
+    assert named["find"] == task.find_application
+    assert opened == clusters
+    assert not folder.exists()
+    assert asked[1][1].run == task.run_application
+    assert task._lineage is not None
+    assert list(task._lineage.inputs) == [
+        ("kafka://kafka_default:1", "a"),
+        ("kafka://another:1", "b"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,16 @@ from upath import UPath
 from kafka_drain.archive.documents import DrillDocument
 from kafka_drain.archive.drills import drill_status, write_result
 from kafka_drain.clock import utc_now
+from kafka_drain.config.drill import Drill
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drills import drill as drills
+from kafka_drain.drills.drill import DrillRequest
+from kafka_drain.republish.engines.select import Engines
 from kafka_drain_airflow.operators.drill import DrillCheckOperator, DrillOperator
 from tests.kafka_drain.archive.test_drill_status import drill
 from tests.kafka_drain.golden import sealed_copy
+
+HERE = "kafka_drain_airflow.operators.drill"
 
 
 @pytest.fixture
@@ -54,6 +59,7 @@ def test_drill_operator(
 ) -> None:
     """A failed drill fails its task; only what may pass by itself is tried again."""
     asked: list[Any] = []
+    monkeypatch.setattr(f"{HERE}.evidence_signer", lambda of: f"the signer of {of.name}")
     monkeypatch.setattr(drills, "run_drill", lambda *a, **k: asked.append((a, k)) or ended)
     operator = DrillOperator(task_id="drill", pipeline=pipeline, seed=5)
     context: Any = {"run_id": "run"}
@@ -64,9 +70,45 @@ def test_drill_operator(
             operator.execute(context)
         assert type(caught.value).__name__ == error
 
-    [((_, _, _, request), more)] = asked
+    [((archive, cluster, engine, request), more)] = asked
     assert (request.sample, request.seed, request.max_age_days) == ("random_day", 5, 9)
-    assert more["run"] == "run"
+    assert (str(archive.root), engine) == (pipeline.archive, operator._engines)
+    # By default, the pipeline's own cluster.
+    assert cluster.config.bootstrap_servers == "127.0.0.1:1"
+    assert more == {"run": "run", "clock": utc_now, "signer": "the signer of p"}
+
+
+@pytest.mark.parametrize(("sample", "expected"), [(None, "newest_hour"), ("whole", "whole")])
+def test_drill_operator_settings(
+    sample: str | None, expected: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drill has the pipeline's settings, and its own cluster; a task's sample comes first."""
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SCRATCH", json.dumps(connection))
+    asked: list[Any] = []
+    monkeypatch.setattr(drills, "run_drill", lambda *a, **k: asked.append(a) or result("passed"))
+    engines: list[Any] = []
+
+    class Noting(Engines):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            engines.append(given)
+
+    monkeypatch.setattr("kafka_drain.republish.engines.select.Engines", Noting)
+    drill = {"kafka_conn_id": "scratch", "sample": "newest_hour", "prefix": "try"}
+    drill |= {"topic_config": {"retention.ms": "7"}, "max_age_days": 3}
+    settings = pipeline.model_copy(update={"drill": Drill.model_validate(drill)})
+    operator = DrillOperator(task_id="drill", pipeline=settings, sample=sample, seed=0)
+
+    operator.execute({})  # type: ignore[typeddict-item]
+
+    [(_, cluster, _, request)] = asked
+    assert cluster.config.bootstrap_servers == "127.0.0.1:2"
+    config = {"retention.ms": "7"}
+    assert request == DrillRequest(expected, 0, "try", config, max_age_days=3)
+    [(root, target, of, _, runner)] = engines
+    assert (root, target, of) == (pipeline.archive, cluster, settings)
+    assert runner.run == operator.run_application
 
 
 @pytest.mark.parametrize(

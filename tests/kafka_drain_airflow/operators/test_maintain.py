@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,8 @@ CLUSTER = FakeCluster({})
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     """A pipeline."""
-    return Pipeline(name="p", topics=["t"], archive=str(tmp_path / "archive"))
+    archive = str(tmp_path / "archive")
+    return Pipeline(name="p", topics=["t"], archive=archive, kafka_conn_id="of_p")
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def core(monkeypatch: pytest.MonkeyPatch) -> CoreCalls:
         ({"apply": True}, ["run_maintenance"]),
         ({"apply": "true"}, ["run_maintenance"]),
         ({"apply": False}, ["plan_maintenance"]),
-        ({"apply": False, "freeze": True}, ["freeze_maintenance"]),
+        ({"apply": False, "freeze": True, "plan_hours": "2"}, ["freeze_maintenance"]),
         ({"apply": True, "plan_id": "x1"}, ["plan_approved", "run_approved"]),
         ({"apply": False, "plan_id": "x1"}, ["plan_approved"]),
         ({"apply": True, "plan_id": "None"}, ["run_maintenance"]),
@@ -77,8 +79,14 @@ def test_execute(
     assert figures["windows"] == (["compact_0001"] if acts else 1)
     assert ("plan_id" in figures) is ("freeze" in fields)
     assert ("tell_replaced" in core.given) is acts
+    if asked == ["freeze_maintenance"]:
+        assert core.named("freeze_maintenance")["lifetime"] == timedelta(hours=2)
     if acts:
-        assert core.named(asked[-1]) == {"run": "manual 1"}
+        assert core.given["kafka_cluster"] == (("of_p",), {})
+        (maintained, cluster, runner, *frozen), named = core.given[asked[-1]]
+        assert (maintained, cluster, frozen) == (pipeline, CLUSTER, [Frozen()] * (len(asked) - 1))
+        assert runner.run == task.run_application
+        assert named == {"run": "manual 1"}
         assert core.given["tell_replaced"] == (([alias], MANUAL, pipeline, figures), {})
 
 

@@ -20,20 +20,22 @@ from tests.kafka_drain.fake_cluster import FakeCluster
 HERE = "kafka_drain_airflow.operators.preflight"
 START, END = "2026-01-01T00:00:00+00:00", "2026-01-01T01:00:00+00:00"
 WINDOW = {"mode": "window", "window_start": START, "window_end": END}
+CLUSTER = FakeCluster({})
 ACCEPTED = {TopicPartition("t", 0): [OffsetRange(1, 2)]}
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     """A pipeline whose archive isn't there yet."""
-    return Pipeline(name="p", topics=["t"], archive=str(tmp_path / "archive"))
+    archive = str(tmp_path / "archive")
+    return Pipeline(name="p", topics=["t"], archive=archive, kafka_conn_id="of_p")
 
 
 @pytest.fixture
 def core(monkeypatch: pytest.MonkeyPatch) -> CoreCalls:
     """The core, by which all is in order."""
     calls = CoreCalls(monkeypatch)
-    calls.replace(f"{HERE}.kafka_cluster", FakeCluster({}))
+    calls.replace(f"{HERE}.kafka_cluster", CLUSTER)
     calls.replace(f"{HERE}.require_spark_connect")
     calls.replace("kafka_drain.drain.preflight.preflight", Planned(offsets=7))
     calls.replace("kafka_drain.windows.backfill_plan.plan_backfill", Planned(to_drain=5))
@@ -46,7 +48,8 @@ def test_execute(core: CoreCalls, pipeline: Pipeline) -> None:
 
     assert task.execute(MANUAL) == {"offsets": 7}
 
-    assert core.given["preflight"][0][0] == pipeline
+    assert core.given["preflight"][0] == (pipeline, CLUSTER)
+    assert core.given["kafka_cluster"] == (("of_p",), {})
     assert core.named("preflight") == {"acknowledged": ACCEPTED}
 
 
@@ -59,8 +62,8 @@ def test_execute_window(core: CoreCalls, pipeline: Pipeline, force: bool) -> Non
         "to_drain": 5
     }
 
-    (planned, _, interval), named = core.given["plan_backfill"]
-    assert planned == pipeline
+    (planned, cluster, interval), named = core.given["plan_backfill"]
+    assert (planned, cluster) == (pipeline, CLUSTER)
     assert (interval.start.isoformat(), interval.end.isoformat()) == (START, END)
     assert named == {"force": force, "acknowledged": ACCEPTED}
 

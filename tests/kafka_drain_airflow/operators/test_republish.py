@@ -55,7 +55,8 @@ class Sending(SimpleNamespace):
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     """A pipeline."""
-    return Pipeline(name="p", topics=["t"], archive=str(tmp_path / "archive"))
+    archive = str(tmp_path / "archive")
+    return Pipeline(name="p", topics=["t"], archive=archive, kafka_conn_id="of_p")
 
 
 @pytest.fixture
@@ -141,6 +142,8 @@ def test_execute(core: CoreCalls, pipeline: Pipeline, fields: dict[str, Any], as
     sent = {"verified": True, "records_sent": 5} if applies else {}
     frozen = {"plan_id": "x1"} if not applies and asked != "plan_republish" else {}
     assert figures == {"records": 5} | CLUSTER.named() | sent | frozen
+    assert core.given["kafka_cluster"] == (("of_p",), {})
+    assert core.given["hash_key"] == ((pipeline,), {})
     assert ("tell_republish" in core.given) is applies
     assert (task._lineage is not None) is applies
     assert task.plan == "- what is planned"
@@ -152,6 +155,33 @@ def test_execute_named_run(core: CoreCalls, pipeline: Pipeline) -> None:
     send(pipeline, apply=True, run_name="mine").execute(MANUAL)
 
     assert core.given["plan_republish"][0][2].run_name == "mine"
+
+
+def test_execute_engines(
+    core: CoreCalls, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Engines send to the target, from a private folder, and are closed whatever happens."""
+    seen: list[tuple[Any, ...]] = []
+
+    class Noting(Engines):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            seen.append((*given[:3], given[3].stat().st_mode & 0o777, given[4].run))
+
+        def __exit__(self, *_: object) -> None:
+            seen.append(("closed",))
+
+    monkeypatch.setattr(f"{CORE}.engines.select.Engines", Noting)
+    sending = Sending(error=DeliveryError("no answer"))
+    core.replace(f"{CORE}.run.plan_republish", sending)
+    task = send(pipeline, apply=True, run_name="mine")
+
+    with pytest.raises(DeliveryError):
+        task.execute(MANUAL)
+
+    asked = (pipeline.archive, CLUSTER, pipeline, 0o700, task.run_application)
+    assert seen == [asked, ("closed",)]
+    assert [type(each) for each in sending.said[:1]] == [Noting]
 
 
 def test_execute_tells(core: CoreCalls, pipeline: Pipeline) -> None:

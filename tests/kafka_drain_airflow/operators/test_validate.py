@@ -191,7 +191,12 @@ def test_validate_operator_asks(
     core.replace("kafka_drain.proof.validation.validate_archive", report)
     core.replace("kafka_drain.proof.report.sign_report", "evidence/report")
     core.replace("kafka_drain_airflow.observability.metrics.tell_overview")
-    pipeline = Pipeline(name="p", topics=["t"], archive=str(archive.root))
+    core.replace("kafka_drain.proof.cluster_capture.describe_with", "describes")
+    core.replace("kafka_drain.proof.executor_reading.read_by_spark", "reads")
+    described = ["groups"]
+    pipeline = Pipeline(
+        name="p", topics=["t"], archive=str(archive.root), describe_cluster=described
+    )
     operator = ValidateManifestOperator(
         task_id="validate", pipeline=pipeline, scope=scope, acknowledge_expired=["t:0:1-2"]
     )
@@ -206,6 +211,10 @@ def test_validate_operator_asks(
     named = core.named("validate_archive")
     assert (named["scope"], named["run"], named["signer"]) == (scope, "manual 1", "the signer")
     assert named["acknowledged"] == {TopicPartition("t", 0): [OffsetRange(1, 2)]}
+    assert (named["describe"], named["read_many"]) == ("describes", "reads")
+    assert core.given["describe_with"] == ((cluster.config, pipeline.describe_cluster), {})
+    (read_for, runner), _ = core.given["read_by_spark"]
+    assert (read_for, runner.run) == (pipeline, operator.run_application)
     overview = read_overview(archive.root)
     assert core.given["tell_overview"] == (("p", overview, report.seconds), {})
     signed, of, path, signer, _ = core.given["sign_report"][0]
@@ -386,6 +395,140 @@ def test_validate_operator_registry_fails(
     kept = json.loads(path.read_text())
     assert [subject["name"] for subject in kept["subjects"]] == ([] if fails else ["t-value"])
     assert len(kept["notes"]) == bool(fails)
+
+
+@pytest.fixture
+def drained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """An archive whose validation seals three segments, and finds nothing."""
+    archive = golden_copy(tmp_path / "archive")
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+
+    def validate(*_: Any, **__: Any) -> Report:
+        return Report(str(archive.root), "p", sealed=[*seal(archive).sealed])
+
+    monkeypatch.setattr(validation, "validate_archive", validate)
+    return archive
+
+
+def told_by(operator: ValidateManifestOperator, run: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run a validation; return its summary and what its event says."""
+    event, pushed = SimpleNamespace(extra=None), dict[str, Any]()
+    task = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+    context: Any = {"run_id": run, "outlet_events": OneOutlet(event), "ti": task}
+    return operator.execute(context), event.extra
+
+
+def test_validate_operator_event(drained: Archive) -> None:
+    """The event of a validation has its summary, and each segment; the summary names the report."""
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(drained.root))
+    asset = archive_asset(pipeline)
+    operator = ValidateManifestOperator(task_id="validate", pipeline=pipeline, outlets=[asset])
+
+    summary, extra = told_by(operator, "run")
+
+    assert Path(summary["report"]).is_file()
+    assert summary.items() <= extra.items()
+    assert len(extra["segments"]) == 3
+
+
+def test_validate_operator_drills_unreadable(drained: Archive) -> None:
+    """A validation whose drills can't be read fails: it has told that, and nothing is lost."""
+    path = Path(str(drained.root), "drills")
+    path.symlink_to(path)
+    told: list[Any] = []
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(drained.root), drill={})
+    asset = archive_asset(pipeline)
+    operator = ValidateManifestOperator(
+        task_id="validate", pipeline=pipeline, outlets=[asset], on_alert_callback=[told.append]
+    )
+
+    with pytest.raises(Exception, match="drills"):
+        told_by(operator, "first")
+
+    assert [alert["kind"] for alert in told[0]["alerts"]] == ["DRILL"]
+    path.unlink()
+    # What it has sealed is told by the next one.
+    assert len(told_by(operator, "second")[1]["segments"]) == 3
+
+
+def test_validate_operator_drills(drained: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A complete archive without a drill that has passed is told of, in words and in metrics."""
+    core, told = CoreCalls(monkeypatch), list[Any]()
+    core.replace("kafka_drain_airflow.observability.metrics.tell_drills")
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(drained.root), drill={})
+    operator = ValidateManifestOperator(
+        task_id="validate", pipeline=pipeline, on_alert_callback=told.append
+    )
+
+    operator.execute({"run_id": "run"})  # type: ignore[arg-type]
+
+    assert [alert["message"] for alert in told[0]["alerts"]] == ["no drill has passed yet"]
+    name, status = core.given["tell_drills"][0]
+    assert (name, status.words) == ("p", "no drill has passed yet")
+
+
+@pytest.mark.parametrize("found", [[], [Finding(Reason.FILE_MISSING, "a", "b")]])
+def test_validate_operator_witness_fails(
+    found: list[Finding], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with the archive is why a task fails, and else what is wrong with its witness.
+
+    Nothing is published of what isn't signed.
+    """
+    archive = Archive.at(str(tmp_path / "archive"))
+    archive.create(pipeline="p", cluster_id="c", topic_ids={}, source={})
+    core = CoreCalls(monkeypatch)
+    report = Report(str(archive.root), "p", findings=found)
+    core.replace("kafka_drain_airflow.operators.validate.kafka_cluster", FakeCluster({}))
+    core.replace("kafka_drain_airflow.operators.validate.evidence_signer", "the signer")
+    core.replace("kafka_drain_airflow.operators.validate.tell_validated")
+    core.replace("kafka_drain.proof.validation.validate_archive", report)
+    core.replace("kafka_drain.proof.report.sign_report", ArchiveError("the witness is away"))
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(archive.root))
+    operator = ValidateManifestOperator(task_id="validate", pipeline=pipeline)
+
+    with pytest.raises(Exception, match="file_missing" if found else "the witness is away"):
+        operator.execute({"run_id": "run"})  # type: ignore[arg-type]
+
+    assert "tell_validated" not in core.given
+
+
+def test_validate_operator_window_sealed(drained: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a window's validation tells is what no run has told, and noted once it is told."""
+    sealed = [*seal(drained).sealed]
+    core, pushed = CoreCalls(monkeypatch), dict[str, Any]()
+    core.replace("kafka_drain_airflow.operators.validate.tell_validated")
+    planned = Planned(archive=drained, to_drain=0)
+    core.replace("kafka_drain.windows.backfill_plan.plan_backfill", planned)
+    core.replace("kafka_drain.windows.backfill.refuse_incomplete")
+    core.replace("kafka_drain.windows.backfill.sealed_windows", "all of the windows")
+    core.replace("kafka_drain.events.unpublished_windows", sealed[:2])
+    core.replace("kafka_drain.events.note_windows")
+
+    def push(key: str, value: Any) -> None:
+        assert core.order[-1] == "tell_validated"
+        pushed[key] = value
+
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(drained.root))
+    operator = ValidateManifestOperator(
+        task_id="validate",
+        pipeline=pipeline,
+        mode="window",
+        window_start="2026-01-01T00:00Z",
+        window_end="2026-01-01T01:00Z",
+    )
+    context: Any = {**MANUAL, "ti": SimpleNamespace(xcom_push=push)}
+
+    assert "segments" not in operator.execute(context)
+
+    asked, interval = core.given["plan_backfill"][0][0], core.given["plan_backfill"][0][2]
+    assert (asked, interval.start.hour, interval.end.hour) == (pipeline, 0, 1)
+    run = "manual 1"
+    assert core.given["unpublished_windows"][0] == (drained, "all of the windows", run)
+    assert core.given["note_windows"][0] == (drained, sealed[:2], run)
+    assert len(core.given["tell_validated"][0][3]["segments"]) == 2
+    assert pushed["sealed"]["segments"] == 2
 
 
 @pytest.mark.parametrize("is_whole", [True, False])

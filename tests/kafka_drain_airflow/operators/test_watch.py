@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.watch import Watch
 from kafka_drain.errors import ConfigError, KafkaUnavailableError, StoreUnavailableError
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain_airflow.operators import watch
@@ -79,6 +80,8 @@ def deferred(operator: WatchOperator, context: Any) -> dict[str, Any]:
     arguments = dict(raised.value.trigger.serialize()[1])
     # Without a triggerer, the scheduler ends the wait: the next try looks itself.
     until = hours_until(arguments)
+    # Not over yet, or a run would follow the other at once.
+    assert until > -0.001
     assert raised.value.timeout is not None
     assert until < raised.value.timeout.total_seconds() / 3600 < until + 0.25
     return arguments
@@ -151,6 +154,7 @@ def test_watch_due_pattern_of_the_factory(
         ({"drain_dag_id": "drain_{pipeline}"}, "drain_dag_id = 'drain_{pipeline}' is not accept"),
         ({"drain_dag_id": "drain_{name"}, "accepted: a text with {name}, such as 'team_a"),
         ({"drain_dag_id": "drain"}, "accepted: a text with {name}"),
+        ({"drain_dag_id": "drain_{}"}, "accepted: a text with {name}"),
     ],
 )
 def test_watch_arguments_refused(arguments: dict[str, Any], said: str) -> None:
@@ -191,6 +195,7 @@ def test_watch_due_started_before(
     arguments = deferred(operator_of(pipeline, again_minutes=day), context_of(**{run_id: state}))
 
     assert arguments["watched"] == []
+    assert hours_until(arguments) <= 1
 
 
 def test_watch_due_lease_held(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,6 +306,23 @@ def test_watch_one_pipeline_wrong(
     (run,) = operator_of(wrong, pipeline).execute(context_of())
 
     assert run["trigger_dag_id"] == "drain_p"
+    assert operator_of(pipeline, wrong).execute(context_of()) == [run]
+
+
+def test_watch_several(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that are due are started; one that is quiet is waited for, whatever the others are."""
+    kafka(monkeypatch)
+    quiet = pipeline.model_copy(update={"watch": Watch(lag=1000)})
+    lost = quiet.model_copy(update={"kafka_conn_id": "down"})
+
+    runs = operator_of(pipeline, quiet, pipeline).execute(context_of())
+
+    assert [run["conf"] for run in runs] == [{"reason": LAG}] * 2
+    for both in ((quiet, lost), (lost, quiet)):
+        arguments = deferred(operator_of(*both), context_of())
+        assert len(arguments["watched"]) == 1
+        # What isn't known is looked at again soon.
+        assert hours_until(arguments) <= 0.25
 
 
 def test_check_watched(pipeline: Pipeline) -> None:

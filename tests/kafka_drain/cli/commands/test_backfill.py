@@ -11,6 +11,7 @@ from tests.kafka_drain.fake_cluster import FakeCluster
 
 HERE = "kafka_drain.cli.commands.backfill"
 ACCEPTED = {TopicPartition("t", 0): [OffsetRange(1, 2)]}
+KAFKA = FakeCluster({})
 FLAGS = ["/archives/t", "--start", "2026-01-01T00:00Z", "--end", "2026-01-01T01:00Z"]
 
 
@@ -18,7 +19,7 @@ FLAGS = ["/archives/t", "--start", "2026-01-01T00:00Z", "--end", "2026-01-01T01:
 def core(monkeypatch: pytest.MonkeyPatch) -> CoreCalls:
     """The core, which has a window to drain."""
     calls = CoreCalls(monkeypatch)
-    calls.replace(f"{HERE}.cluster_from", FakeCluster({}))
+    calls.replace(f"{HERE}.cluster_from", KAFKA)
     calls.replace(f"{HERE}.pipeline_from", "the pipeline")
     calls.replace(f"{HERE}.runner_of", "the runner")
     calls.replace(f"{HERE}.plan_backfill", Planned(nothing_to_do=False))
@@ -42,12 +43,14 @@ def test_backfill(core: CoreCalls, flags: list[str], is_forced: bool, acts: bool
 
     assert main(["backfill", *FLAGS, *more, *flags]) == 0
 
-    (pipeline, _, interval), named = core.given["plan_backfill"]
-    assert pipeline == "the pipeline"
+    (pipeline, cluster, interval), named = core.given["plan_backfill"]
+    assert (pipeline, cluster) == ("the pipeline", KAFKA)
     assert interval.key == "20260101T000000Z_20260101T010000Z"
     assert named == {"force": is_forced, "acknowledged": ACCEPTED}
     assert ("run_backfill" in core.given) is acts
     if acts:
+        plan = Planned(nothing_to_do=False)
+        assert core.given["run_backfill"][0] == (plan, "the pipeline", KAFKA, "the runner")
         assert core.named("run_backfill") == {"run": "terminal", "replaceable": ACCEPTED}
 
 

@@ -18,6 +18,7 @@ from kafka_drain.config.cut_over import CutOver as Settings
 from kafka_drain.cut_over.request import CutOverRequest
 from kafka_drain.cut_over.steps import CutOverStep
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.engines.select import Engines
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
@@ -27,12 +28,17 @@ class Taken:
 
     does: list[object] = field(default_factory=list)
     given: Any = None
+    engine: Any = None
+    archive: Any = None
 
-    def take(self, step: CutOverStep, engine: object) -> None:
+    def take(self, step: CutOverStep, engine: object) -> Any:
         self.does.append(step)
+        self.engine = engine
+        return SimpleNamespace(content=lambda: {"step": step.value})
 
-    def go_back(self, *, apply: bool) -> None:
+    def go_back(self, *, apply: bool) -> Any:
         self.does.append(("back", apply))
+        return SimpleNamespace(content=lambda: {"step": "back"}) if apply else None
 
     def history(self) -> list[Any]:
         step = {"finished_at": "noon", "records": 1234, "problems": []}
@@ -45,6 +51,7 @@ class Taken:
         ]
 
     def made(self, archive: Any, pipeline: Any, source: Any, target: Any, *more: Any) -> Any:
+        self.archive = archive, pipeline
         self.given = (source.config.bootstrap_servers, target.config.bootstrap_servers, *more)
         return SimpleNamespace(
             request=more[0],
@@ -98,10 +105,50 @@ def test_cut_over(
 
     assert (code, taken.does) == (OK, does)
     assert ("dry run" in said) is is_hinted
+    assert told["run_name"] == "cut-over"
+    now = [{"step": getattr(each, "value", "back")} for each in does if "--apply" in arguments]
+    assert told["taken"] == (now[0] if now else None)
     seen = {name: (step["state"], step["saw"]) for name, step in told["steps"].items()}
     assert seen["mirror"] == ("passed", "noon: 1,234 records sent")
     assert seen["producers_off"] == ("refused", "a; b")
     assert seen["hand_over"] == ("waiting", "")
+
+
+def test_cut_over_engines(taken: Taken, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mirror sends to the target, with the archive's pipeline and the options' runner."""
+    monkeypatch.setattr(command, "runner_of", lambda _: "the runner")
+    monkeypatch.setattr(command, "signer_from", lambda _: "the signer")
+    engines: list[Any] = []
+
+    class Noting(Engines):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            engines.append(given)
+
+    monkeypatch.setattr(command, "Engines", Noting)
+    run("--step", "mirror", "--apply")
+
+    archive, pipeline = taken.archive
+    [(root, target, of, folder, runner)] = engines
+    assert (root, of, runner) == (str(archive.root), pipeline, "the runner")
+    assert target.config.bootstrap_servers == "new:9092"
+    assert isinstance(taken.engine, Noting)
+    # What was private is gone with the command.
+    assert not folder.exists()
+    assert taken.given[-1] == "the signer"
+
+
+def test_cut_over_table(
+    taken: Taken, run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """People see each step, its state and what was seen."""
+    where = ("--bootstrap-servers", "old:9092", "--to-bootstrap", "new:9092")
+    assert main(["cut-over", str(tmp_path / "archive"), *where]) == OK
+
+    rows = capsys.readouterr().out.splitlines()
+    assert [row for row in rows if "mirror " in row and "passed" in row and "1,234 records" in row]
+    assert [row for row in rows if "producers_off" in row and "refused" in row and "a; b" in row]
+    assert [row for row in rows if "hand_over" in row and "waiting" in row]
 
 
 def test_cut_over_request(taken: Taken, run: Any, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from kafka_drain.cli.main import main
 from kafka_drain.clock import utc_now
 from kafka_drain.drills.drill import DrillRequest
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.engines.select import Engines
 from tests.kafka_drain.archive.test_drill_status import NOW, drill
 from tests.kafka_drain.golden import sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -72,6 +73,21 @@ def test_drill_check(
     code, told = answer(made, "--check", *arguments)
 
     assert (code, told["state"]) == (OK if state == "ok" else FAILED, state)
+    names = [f"20260101T00000{number}Z-0123abcd" for number in range(len(drills))]
+    assert told["newest"] == (names[-1] if names else None)
+    assert told["passed"] == (names[0] if names else None)
+    assert told["detail"]
+
+
+def test_drill_check_state(made: MadeArchive, answer: Any, tmp_path: Path) -> None:
+    """Of an archive that may only be read, the drills are those of the place that is named."""
+    state = ("--state", str(tmp_path / "state"))
+    archive = made.archive.keeping_state_in(state[1])
+    archive.identify()
+    write_result(archive.state, drill(0.1, "passed", drill="20260101T000000Z-0123abcd"))
+
+    assert answer(made, "--check", *state)[1]["state"] == "ok"
+    assert answer(made, "--check")[1]["state"] == "never"
 
 
 @pytest.mark.parametrize(
@@ -102,16 +118,33 @@ def test_drill_request(
 
     def run_drill(archive: Any, cluster: Any, engines: Any, request: Any, **more: Any) -> Any:
         assert cluster.config.bootstrap_servers == "other:9092"
-        assert (more["run"], more["signer"]) == ("terminal", None)
+        assert more == {"run": "terminal", "clock": utc_now, "signer": "the signer"}
+        assert str(archive.root) == str(made.root)
+        # A drill doesn't depend on Spark.
+        [(root, target, _, _, runner)] = made_engines
+        assert (root, target) == (str(made.root), cluster)
+        with pytest.raises(AssertionError, match="starts no Spark"):
+            runner()
         asked.append(request)
         return drill(0, verdict)
 
+    made_engines: list[Any] = []
+
+    class Noting(Engines):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made_engines.append(given)
+
+    monkeypatch.setattr(command, "Engines", Noting)
+    monkeypatch.setattr(command, "signer_from", lambda _: "the signer")
     monkeypatch.setattr(command, "run_drill", run_drill)
-    monkeypatch.setattr("kafka_drain.kafka.cluster.KafkaCluster.named", lambda _: {})
+    named = {"bootstrap_servers": "other:9092"}
+    monkeypatch.setattr("kafka_drain.kafka.cluster.KafkaCluster.named", lambda _: named)
     code, told = answer(made, "--to-bootstrap", "other:9092", *arguments)
 
     assert asked == [request_]
     assert (code, told["verdict"]) == (OK if verdict == "passed" else FAILED, verdict)
+    assert told == drill(0, verdict).content() | named
 
 
 def test_drill_dry_run(tmp_path: Path, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

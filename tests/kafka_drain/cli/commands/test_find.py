@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,9 @@ import pytest
 
 from kafka_drain.cli.exit_codes import OK, USAGE
 from kafka_drain.cli.main import main
+from kafka_drain.find.criteria import Criteria
+from kafka_drain.find.plan import Position
+from kafka_drain.find.search import Match, Search
 from kafka_drain.offsets import TopicPartition
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -88,6 +92,79 @@ def test_find_undecoded(
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"find: 1 record found; {told}; there may be more, after a:1:0:3: --after a:1:0:3"
     )
+
+
+def test_find_options(
+    archive: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each option is a criterion of the search, and nothing else is searched for."""
+    searched: list[Any] = []
+
+    class Noting(Search):
+        def matches(self) -> Iterator[Match]:
+            searched.append(self)
+            self.is_complete = True
+            return iter(())
+
+    monkeypatch.setattr("kafka_drain.find.search.Search", Noting)
+    path = tmp_path / "keys"
+    path.write_text("k3\n")
+    assert main(
+        [
+            *("find", archive, "--topic", "a", "--partition", "0", "--offset", "3-9"),
+            *("--from-time", "2026-01-01", "--to-time", "2026-01-02", "--key", "k1", "--key", "k2"),
+            *("--key-file", str(path), "--header", "h=1", "--header", "i=2"),
+            *("--value-contains", "v", "--jsonpath", "$.id=7", "--after", "a:1:0:4", "--scan"),
+            *("--limit", "1"),
+        ]
+    ) == OK  # fmt: skip
+    assert main(["find", archive]) == OK
+
+    whole, plain = searched
+    assert whole.criteria == Criteria.of(
+        topics=["a"],
+        partitions=["0"],
+        offset="3-9",
+        from_time="2026-01-01",
+        to_time="2026-01-02",
+        keys=["k1", "k2", "k3"],
+        headers=["h=1", "i=2"],
+        value_contains="v",
+        jsonpath="$.id=7",
+    )
+    assert (whole.limit, whole.after, whole.scan) == (1, Position("a", 1, 0, 4), True)
+    assert (plain.criteria, plain.after, plain.scan) == (Criteria(), None, False)
+
+
+def test_find_table_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each column of the table is named, and a record without a timestamp has no time."""
+    made = MadeArchive(tmp_path / "made", {"a": "id"})
+    made.seal(
+        {TopicPartition("a", 3): {1234: 1_767_000_000_123, 1235: None}},
+        key=b"the key",
+        value=b"the value",
+        headers=[{"key": "h", "value": b"1"}],
+    )
+    made.open_generation()
+
+    assert main(["find", str(made.root)]) == OK
+
+    # Without its frame; columns of a narrow terminal are cut, their order isn't.
+    named, *rows = (
+        [cell.strip() for cell in line.strip("│┃ ").replace("┃", "│").split("│")]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith(("│", "┃"))
+    )
+    assert named == ["topic", "partition", "offset", "time", "key", "value", "headers"]
+    assert [(row[0], row[1], row[2]) for row in rows if row[0]] == [
+        ("a", "3", "1,234"),
+        ("a", "3", "1,235"),
+    ]
+    assert rows[0][3].startswith("2025-12-29")
+    assert rows[-1][3] == ""
 
 
 @pytest.mark.parametrize("given", ["file", "-"])
@@ -185,6 +262,30 @@ def test_find_republish(
 
     assert found == [expected]
     assert ("no fields select those" in said) is is_more
+
+
+def test_find_republish_page(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last page of a search isn't all that matches: there are those of the other pages."""
+    key = ["--key", "7", "--key", "8"]
+    assert main(["find", archive, "--republish", *key, "--after", "a:1:0:7"]) == OK
+    found, said = lines_of(capsys)
+
+    assert found == [{"offsets": ["a:0:8-9"]}]
+    assert "no fields select those" in said
+    assert "find: 1 record found" in said
+
+
+def test_find_republish_recreated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a topic that was created again it is said that offsets name two records."""
+    made = MadeArchive(tmp_path / "made", {"a": "old"})
+    made.seal({A0: dense(0, 3)})
+    made.open_generation(a="new")
+    made.seal({A0: dense(0, 3)})
+    made.open_generation()
+
+    assert main(["find", str(made.root), "--republish", "--key", "1"]) == OK
+
+    assert "a was deleted and created again" in capsys.readouterr().err
 
 
 def test_find_republish_nothing(archive: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,6 +75,50 @@ def test_plan_recovery(
     assert document["held_back"] == (1 if is_asked and not lowers else 0)
 
 
+@pytest.mark.parametrize(
+    ("servers", "connection"),
+    [
+        (["--bootstrap-servers", "b:1"], ["--bootstrap-servers", "b:1"]),
+        ([], []),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_plan_recovery_commands(
+    servers: list[str],
+    connection: list[str],
+    protocol: str,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commands that are named reach the same archive and target, as of the same time."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    config = tmp_path / "kafka.json"
+    config.write_text(json.dumps({"bootstrap.servers": "a:1", "security.protocol": protocol}))
+    asked: list[Any] = []
+    found = RecoveryPlan(Archived(None, None, {}, {}), "other", (SAFE,), {})  # type: ignore[arg-type]
+    monkeypatch.setattr(f"{HERE}.plan_recovery", lambda *given: asked.append(given) or found)
+    monkeypatch.setattr(f"{HERE}.apply_rows", lambda *_: (1, []))
+    state, at = str(tmp_path / "state"), "2026-01-31T13:00Z"
+    flags = ["--kafka-config", str(config), *servers, "--at", at, "--state", state]
+
+    assert main(["plan-recovery", str(made.root), *flags, "--apply", "configs"]) == 0
+
+    # It looks again in the same way after it has applied something.
+    assert asked[0] == asked[1]
+    archive, cluster, commands, when = asked[0]
+    assert str(archive.root) == str(made.root)
+    assert cluster.config.bootstrap_servers == (servers or ["", "a:1"])[1]
+    assert commands == Commands(
+        str(made.root),
+        cluster.config.bootstrap_servers,
+        ["--kafka-config", str(config), *connection],
+        at,
+        state,
+        is_secured=protocol == "SSL",
+    )
+    assert when.isoformat() == "2026-01-31T13:00:00+00:00"
+
+
 @pytest.mark.parametrize("name", ["[prod]orders", "a[/b]", "[bold]", "x[link=y]z"])
 def test_plan_recovery_table(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str

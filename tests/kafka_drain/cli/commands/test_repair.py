@@ -13,6 +13,7 @@ from tests.kafka_drain.fake_cluster import FakeCluster
 
 HERE = "kafka_drain.cli.commands.repair"
 ACCEPTED = {TopicPartition("t", 0): [OffsetRange(1, 2)]}
+KAFKA = FakeCluster({})
 FLAGS = ["--acknowledge-expired", "t:0:1-2", "--replace-changed", "t:0:1-2", "--deep"]
 
 
@@ -20,7 +21,8 @@ FLAGS = ["--acknowledge-expired", "t:0:1-2", "--replace-changed", "t:0:1-2", "--
 def core(monkeypatch: pytest.MonkeyPatch) -> CoreCalls:
     """The core, which has mended everything."""
     calls = CoreCalls(monkeypatch)
-    calls.replace(f"{HERE}.cluster_from", FakeCluster({}))
+    calls.replace(f"{HERE}.cluster_from", KAFKA)
+    calls.replace(f"{HERE}.pipeline_from", "the pipeline")
     calls.replace(f"{HERE}.runner_of", "the runner")
     calls.replace(f"{HERE}.run_repair", "the report")
     calls.replace(f"{HERE}.answer_report", 0)
@@ -39,9 +41,12 @@ def test_repair(core: CoreCalls, tmp_path: Path, new_journal: bool, applies: boo
     name, other = ("run_repair", "preview_repair") if applies else ("preview_repair", "run_repair")
     assert other not in core.given
     request = core.given[name][0][0]
+    assert (str(request.archive.root), request.cluster) == (str(tmp_path), KAFKA)
     assert (request.deep, request.new_journal) == (True, new_journal)
     assert (request.acknowledged, request.replaceable) == (ACCEPTED, ACCEPTED)
     if applies:
+        _, pipeline, runner = core.given["run_repair"][0]
+        assert (pipeline(), runner) == ("the pipeline", "the runner")
         assert core.named("run_repair") == {"run": "terminal"}
         assert core.given["answer_report"][0][2] == "the report"
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from argparse import Namespace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +14,15 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.report_answer import answer_report
+from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.errors import NotWritableError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.pages.commands import Reach
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.report_text import report_ending, report_heading
+from kafka_drain.proof.validation import validate_archive
 from tests.core_calls import CoreCalls
+from tests.kafka_drain.golden import sealed_copy
 
 HERE = "kafka_drain.cli.commands.report_answer"
 FULL = NotWritableError("the disk is full")
@@ -111,3 +121,69 @@ def test_answer_report_as_text(
     if fails is None:
         assert core.given["note_overview"][0] == (archive, REPORT, "report-1")
         assert core.given["sign_report"][0][:4] == (archive, REPORT, "report-1", SIGNER)
+
+
+@pytest.fixture
+def validated(tmp_path: Path) -> Report:
+    """The report of an archive of 84 records, of which one file is missing."""
+    archive = sealed_copy(tmp_path / "Ann's archive")
+    next(Path(str(archive.root)).glob("generations/*/data/**/part-*")).unlink()
+    return validate_archive(archive, None)
+
+
+def test_answer_report_tables(
+    core: CoreCalls,
+    validated: Report,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On a screen, each partition and finding has a row, and each kind of finding its remedy."""
+    monkeypatch.setenv("COLUMNS", "300")
+    core.replace(f"{HERE}.fits_screen", True)
+    options = Namespace(**{**vars(OPTIONS), "json": False})
+
+    code = answer_report(options, Archive.at(validated.archive), validated)
+
+    said = capsys.readouterr().out
+    assert code == FAILED
+    rows = [
+        [cell.strip() for cell in re.split("[│┃]", line)[1:-1]]
+        for line in said.splitlines()
+        if line.startswith(("│", "┃"))
+    ]
+    assert rows[0] == ["topic", "partition", "start", "end", "records", "gaps"]
+    for number, row in enumerate(validated.partitions()):
+        figures = [f"{row[name]:,}" for name in ("partition", "start", "end", "records")]
+        assert rows[1 + number][:5] == [row["topic"], *figures]
+    titles = rows.index(["finding", "where", "what was seen"])
+    assert titles == 1 + len(validated.partitions())
+    found = [[str(finding.reason), finding.where] for finding in validated.all_findings]
+    assert "file_missing" in [reason for reason, _ in found]
+    assert [row[:2] for row in rows[titles + 1 :]] == found
+    # The command can be pasted: it has the archive and the brokers, on one line.
+    [remedy] = [line for line in said.splitlines() if line.startswith("file_missing: ")]
+    assert shlex.quote(validated.archive) in remedy
+    assert "k:1" in remedy
+    lines = [line for line in said.splitlines() if line]
+    assert lines[: len(report_heading(validated))] == report_heading(validated)
+    assert lines[-1] == "report: report-1"
+    assert lines[-1 - len(report_ending(validated)) : -1] == report_ending(validated)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"), [(Reason.FILE_MISSING, FAILED), (Reason.FILE_REPLACED, OK)]
+)
+def test_answer_report_exits(core: CoreCalls, reason: Reason, code: int) -> None:
+    """An error is a failure; a warning alone isn't."""
+    report = SimpleNamespace(**vars(REPORT) | {"all_findings": [Finding(reason, "a", "b")]})
+
+    assert answer_report(OPTIONS, Archive.at("/a"), report) == code  # type: ignore[arg-type]
+
+
+def test_answer_report_reach(core: CoreCalls) -> None:
+    """Commands in the report have the settings by which this one has reached all."""
+    given = {"kafka_config": "k.json", "master": "yarn", "deploy_mode": "cluster"}
+
+    answer_report(Namespace(**{**vars(OPTIONS), **given}), Archive.at("/a"), REPORT)
+
+    assert core.named("write_report")["reach"] == Reach("/a", "k:1", "k.json", "yarn", "cluster")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.republish import request_of
 from kafka_drain.cli.main import main, parser
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing.keys import read_key
+from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.planning.request import RepublishRequest
-from tests.core_calls import CoreCalls, Planned
+from tests.core_calls import CoreCalls, Frozen, Planned
 from tests.kafka_drain.fake_cluster import FakeCluster
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -92,3 +97,150 @@ def test_abandon_without_a_name(
         main(["republish", str(made.root), *flags, "--apply"])
 
     assert "_planned" not in calls.given
+
+
+CLUSTER = FakeCluster({}, id="target")
+
+
+class Sending(SimpleNamespace):
+    """A planned republish; notes the engines that it is executed with."""
+
+    def __init__(self, *, has_ended: bool = True) -> None:
+        plan = Planned(shards=[])
+        plan.summary = lambda: {"records": 10}
+        super().__init__(plan=plan, run=SimpleNamespace(has_ended=has_ended), engines=None)
+        self.request = SimpleNamespace(limits=(0, 0))
+
+    def execute(self, engines: Any, clock: object) -> dict[str, Any]:
+        """Note the engines."""
+        self.engines = engines
+        return {"records_sent": 10, "sent": [], "through": {}, "request": {}}
+
+
+@pytest.fixture
+def core(monkeypatch: pytest.MonkeyPatch) -> CoreCalls:
+    """The core, which plans to send ten records."""
+    calls = CoreCalls(monkeypatch)
+    calls.replace(f"{HERE}.cluster_from", CLUSTER)
+    calls.replace(f"{HERE}.runner_of", "the runner")
+    calls.replace(f"{HERE}.signer_from", "the signer")
+    calls.replace(f"{HERE}.plan_republish", Sending())
+    frozen = Frozen(expires_at="noon")
+    calls.replace(f"{HERE}.freeze_republish", (Sending(), frozen))
+    calls.replace(f"{HERE}.plan_approved", (Sending(), frozen))
+    calls.replace(f"{HERE}.sign_run", "evidence/republish/run.json")
+    return calls
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run the command; return its answer, and what it said."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
+    made.open_generation()
+
+    def run(*flags: str) -> tuple[dict[str, Any], str]:
+        assert main(["republish", str(made.root), "--json", *flags]) == 0
+        said = capsys.readouterr()
+        return json.loads(said.out), said.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked"),
+    [
+        (["--topic", "t"], "plan_republish"),
+        (["--topic", "t", "--dry-run"], "plan_republish"),
+        (["--topic", "t", "--apply"], "plan_republish"),
+        (["--topic", "t", "--freeze", "2"], "freeze_republish"),
+        (["--plan", "x1"], "plan_approved"),
+        (["--plan", "x1", "--apply"], "plan_approved"),
+    ],
+)
+def test_republish(flags: list[str], asked: str, core: CoreCalls, run: Any, tmp_path: Path) -> None:
+    """Without --apply nothing is sent; what is frozen is planned for as long as was said."""
+    told, said = run(*flags)
+
+    applies = "--apply" in flags
+    planners = ("plan_republish", "freeze_republish", "plan_approved")
+    assert [name for name in core.order if name in planners] == [asked]
+    (archive, cluster, what), named = core.given[asked]
+    assert (archive, cluster) == (Archive.at(str(tmp_path / "archive")), CLUSTER)
+    if asked == "freeze_republish":
+        assert named.keys() == {"now", "lifetime"}
+        assert named["lifetime"] == timedelta(hours=2)
+    else:
+        assert named["apply"] is applies
+    assert what == ("x1" if asked == "plan_approved" else RepublishRequest(topics=["t"]))
+    sent = {"records_sent": 10, "evidence": "evidence/republish/run.json"} if applies else {}
+    frozen = {} if asked == "plan_republish" else {"plan_id": "x1", "expires_at": "noon"}
+    assert told == {"records": 10} | CLUSTER.named() | sent | frozen
+    assert ("sign_run" in core.given) is applies
+    assert ("to send it" in said) is not applies
+
+
+def test_republish_engines(core: CoreCalls, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engines send to the target, with the number of processes that was given."""
+    sending = Sending(has_ended=False)
+    core.replace(f"{HERE}.plan_republish", sending)
+    core.replace(f"{HERE}.pipeline_from", "the pipeline")
+    engines: list[Any] = []
+
+    class Noting(Engines):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            engines.append(given)
+
+    monkeypatch.setattr(f"{HERE}.Engines", Noting)
+    told, _ = run("--apply", "--processes", "3")
+
+    [(root, cluster, pipeline, _, runner, processes)] = engines
+    assert (cluster, pipeline, runner, processes) == (CLUSTER, "the pipeline", "the runner", 3)
+    assert root == str(core.given["plan_republish"][0][0].root)
+    assert isinstance(sending.engines, Noting)
+    # A follower goes on: nothing is signed before it has ended.
+    assert "evidence" not in told
+    assert "sign_run" not in core.given
+
+
+def test_republish_signed(core: CoreCalls, run: Any) -> None:
+    """What is signed is the run that has ended, with the key that was given; nobody's is none."""
+    sending = Sending()
+    core.replace(f"{HERE}.plan_republish", sending)
+    run("--apply")
+    archive, *signed, _ = core.given["sign_run"][0]
+    assert archive == core.given["plan_republish"][0][0]
+    assert signed == [sending.run, "the signer"]
+
+    del core.given["sign_run"]
+    core.replace(f"{HERE}.signer_from", None)
+    assert "evidence" not in run("--apply")[0]
+    assert "sign_run" not in core.given
+
+
+def test_republish_plan_of_hashes(core: CoreCalls, run: Any, tmp_path: Path) -> None:
+    """Beside a plan, only the key of its hashes is given: the plan has all else."""
+    path = tmp_path / "key"
+    path.write_bytes(b"0123456789abcdef" * 2)
+    path.chmod(0o600)
+    run("--plan", "x1", "--hash-key-file", str(path))
+    assert core.named("plan_approved")["hash_key"] == read_key(str(path))
+
+    run("--plan", "x1")
+    assert core.named("plan_approved")["hash_key"] == b""
+    with pytest.raises(AssertionError):
+        run("--plan", "x1", "--topic", "t")
+
+
+@pytest.mark.parametrize("applies", [False, True])
+def test_abandon(applies: bool, core: CoreCalls, run: Any) -> None:
+    """A run is ended only with --apply; nothing is planned or sent."""
+    ended: list[object] = []
+    core.replace(f"{HERE}.unfinished_run", SimpleNamespace(key="r-1", abandon=ended.append))
+
+    told, _ = run("--abandon", "mine", *(["--apply"] if applies else []))
+
+    assert told == {"run": "r-1", "abandoned": applies}
+    assert core.given["unfinished_run"][0][1] == "mine"
+    assert len(ended) == applies
+    assert core.order == ["unfinished_run"]

@@ -82,6 +82,37 @@ def test_capture_schemas_registry_down(
     assert LOGIN not in json.dumps(found)
 
 
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [({"GET /config": 403, "GET /mode": 403}, OK), ({"GET /subjects/t-key/": 403}, FAILED)],
+)
+def test_capture_schemas_in_part(
+    statuses: dict[str, int],
+    code: int,
+    answer: Callable[..., Any],
+    captured: MadeArchive,
+    registry: FakeRegistry,
+    tmp_path: Path,
+) -> None:
+    """Subjects that are named are kept too; a login that may read no settings has kept all."""
+    registry.statuses = statuses
+    given = ("--registry-config", tmp_path / "registry.json", "--subject", "unused")
+
+    found_code, found = answer("capture-schemas", captured.root, *given)
+
+    assert (found_code, found["new"], found["subjects"]) == (code, 1, 4)
+
+
+def test_restore_schemas_keep(answer: Callable[..., Any], captured: MadeArchive) -> None:
+    """Ids are kept if that is asked for, and the answer names map, ids and registry."""
+    with fake_registry() as target:
+        given = ("--registry", target.url, "--map", "dr", "--ids", "keep", "--apply")
+        code, found = answer("restore-schemas", captured.root, *given)
+
+    assert (code, found["mapped"], found["other_ids"]) == (OK, 4, 0)
+    assert (found["registry"], found["map"], found["ids"]) == (target.url, "dr", "keep")
+
+
 def test_capture_schemas_reseal(answer: Callable[..., Any], captured: MadeArchive) -> None:
     """Without a registry, what is kept can be accepted; a dry run only names what is accepted."""
     path = captured.root / "registry.json"

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.drills import write_result
 from kafka_drain.archive.status import read_overview
 from kafka_drain.cli.main import main
 from kafka_drain.clock import utc_now
@@ -18,6 +20,8 @@ from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import plan_republish
+from kafka_drain.sizing import STORED_LEAST, STORED_MOST, restore_seconds
+from tests.kafka_drain.archive.test_drill_status import drill
 from tests.kafka_drain.golden import add_batch, golden_cluster, sealed_copy
 
 
@@ -50,6 +54,39 @@ def test_status_ready(archive: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert sorted(archive.rglob("*")) == before
     assert main(["status", str(archive)]) == 0
     assert capsys.readouterr().out.startswith("golden: ready: 84 records")
+
+
+def test_status_figures(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Figures are the last validation's, and the start of the last drill of this pipeline."""
+    code, [row] = status(capsys, archive)
+    assert (code, row["drilled_at"]) == (0, None)
+    low, likely, high = (row["restore_seconds"][name] for name in ("low", "likely", "high"))
+    overview = read_overview(UPath(archive))
+    assert overview is not None
+    stored = overview["bytes"] / 84 * 2 / (STORED_LEAST + STORED_MOST)
+    expected = restore_seconds(84, stored, max(1, overview["partitions"]))
+    assert (low, likely, high) == (expected.low, expected.likely, expected.high)
+    assert row["validated_at"] == overview["validated_at"]
+
+    at = [f"2026-01-0{number}T00:00:00.000+00:00" for number in range(1, 6)]
+    for number, (name, verdict) in enumerate(
+        [("golden", "passed"), ("golden", "failed"), ("another", "passed")]
+    ):
+        times = {"started_at": at[number], "finished_at": at[number + 1]}
+        drilled = f"2026010{number + 1}T000000Z-0123abcd"
+        write_result(UPath(archive), drill(0, verdict, drill=drilled, pipeline=name, **times))
+    code, [row] = status(capsys, archive)
+
+    # Not that of another pipeline, whose archive this one was, nor the one that failed.
+    assert row["drilled_at"] == at[0]
+    assert (code, row["state"]) == (1, "not_ready")
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "x", "1e9", "nan"])
+def test_status_hours_refused(hours: str, archive: Path) -> None:
+    """An age that nothing could be too old for, or fresh enough, is refused."""
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["status", str(archive), "--max-age-hours", hours])
 
 
 def test_status_validated_without_kafka(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:

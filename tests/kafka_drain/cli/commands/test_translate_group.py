@@ -18,7 +18,7 @@ from tests.core_calls import CoreCalls
 from tests.kafka_drain.republish.groups.test_planning import Moved
 
 HERE = "kafka_drain.cli.commands.translate_group"
-A0, COPY = TopicPartition("a", 0), TopicPartition("copy", 0)
+A0, COPY, COPY1 = TopicPartition("a", 0), TopicPartition("copy", 0), TopicPartition("copy", 1)
 
 
 @pytest.fixture
@@ -138,9 +138,54 @@ def test_translate_group_tables(moved: Moved, capsys: pytest.CaptureFixture[str]
         return [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
 
     translate(moved, "--apply")
-    assert ["a", "0", "1,014", "copy", "0", "0", "1,003"] in [row[:7] for row in rows()]
+    named, *shown = [row for row in rows() if row]
+    assert ["a", "0", "1,014", "copy", "0", "0", "1,003"] in [row[:7] for row in shown]
+    titles = [*("source", "target", "committed", "offset", "now", "note")]
+    assert [word for word in titles if word not in " ".join(map(" ".join, [named, *shown]))] == []
     translate(moved, "--undo")
-    assert ["copy", "0", "0", "1,003"] in rows()
+    named, *shown = [row for row in rows() if row]
+    assert ["copy", "0", "0", "1,003"] in shown
+    assert "then" in " ".join(map(" ".join, [named, *shown]))
+
+
+def test_translate_group_undo_answer(moved: Moved, capsys: pytest.CaptureFixture[str]) -> None:
+    """An undo answers what comes back, what stays, and where the record of it is."""
+    moved.groups["away"].offsets["g"] = {COPY: Committed(1003), COPY1: Committed(8)}
+    translate(moved, "--apply", "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert [row["offset"] for row in told["rows"]] == [0, 0]
+    assert (told["result"], told["cluster_id"]) == ("applied", "away")
+
+    for flags, result in (([], "planned"), (["--apply"], "undone")):
+        assert translate(moved, "--undo", "--json", *flags) == 0
+        told, said = (str(text) for text in capsys.readouterr())
+        assert ("dry run" in said) is (result == "planned")
+        answered = json.loads(told)
+        assert (answered["result"], answered["cluster_id"]) == (result, "away")
+        assert answered["put_back"] == [
+            {"topic": "copy", "partition": 0, "offset": 1003},
+            {"topic": "copy", "partition": 1, "offset": 8},
+        ]
+        assert (answered["left"], Path(answered["record"]).is_file()) == ([], True)
+
+
+def test_translate_group_undo_left(moved: Moved, capsys: pytest.CaptureFixture[str]) -> None:
+    """An offset that can't be deleted is shown as what the partition keeps."""
+    groups: Any = moved.groups["away"]
+    moved.groups["home"].offsets["g"][A0] = Committed(14)
+    groups.offsets["g"] = {TopicPartition("other", 0): Committed(4), COPY1: Committed(8)}
+    groups.admin = SimpleNamespace(config=moved.target.config)
+    translate(moved, "--apply")
+    capsys.readouterr()
+
+    assert translate(moved, "--undo") == 0
+    rows = [row.replace("│", " ").split() for row in capsys.readouterr().out.splitlines()]
+    assert ["copy", "0", "0", "0"] in rows
+    assert ["copy", "1", "0", "8"] in rows
+    assert translate(moved, "--undo", "--apply", "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["put_back"] == [{"topic": "copy", "partition": 1, "offset": 8}]
+    assert told["left"] == [{"topic": "copy", "partition": 0}]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,18 @@ import pytest
 
 from kafka_drain.cli.commands import validate as command
 from kafka_drain.cli.main import main
-from kafka_drain.errors import AuthenticationError, AuthorizationError, NotWritableError
+from kafka_drain.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    KafkaUnavailableError,
+    NotWritableError,
+)
 from kafka_drain.findings import Reason
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import validation
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
+from tests.core_calls import CoreCalls
 from tests.kafka_drain.golden import golden_cluster, sealed_copy
 from tests.read_only import WAYS
 
@@ -228,6 +235,47 @@ def once(module: Any, refuse: Any) -> Any:
         real(*args, writes=writes, **more)
 
     return validate
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+@pytest.mark.parametrize(
+    ("flags", "scope", "deep"), [([], "all", False), (["--scope", "open", "--deep"], "open", True)]
+)
+def test_validate_asks(
+    is_down: bool,
+    flags: list[str],
+    scope: str,
+    deep: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is validated is what was said, also of the files alone; a dry run writes nothing."""
+    archive = sealed_copy(tmp_path / "archive")
+    calls, kafka = CoreCalls(monkeypatch), golden_cluster()
+    here = "kafka_drain.cli.commands.validate"
+    report = validate_archive(archive, None)
+    down = KafkaUnavailableError("no response")
+    calls.replace(f"{here}.cluster_from", kafka)
+    calls.replace(f"{here}.describe_with", "describes")
+    calls.replace(f"{here}.signer_from", "the signer")
+    calls.replace(f"{here}.validate_archive", down if is_down else report)
+    calls.replace(f"{here}.validate_files_alone", report)
+    calls.replace(f"{here}.note_damage")
+    more = ["--acknowledge-expired", "flights:0:1-2", "--dry-run", *flags]
+
+    code = main(["validate", str(archive.root), "--bootstrap-servers", "nowhere:1", *more])
+
+    assert code == is_down
+    given, named = calls.given["validate_archive"]
+    assert (given, named.pop("writes")) == ((archive, kafka), False)
+    assert named.pop("describe") == "describes"
+    accepted = {TopicPartition("flights", 0): [OffsetRange(1, 2)]}
+    assert (named["scope"], named["deep"], named["acknowledged"]) == (scope, deep, accepted)
+    assert named["signer"] == "the signer"
+    alone = ((archive, down), named)
+    assert calls.given.get("validate_files_alone") == (alone if is_down else None)
+    assert "note_damage" not in calls.given
 
 
 @pytest.mark.parametrize(
