@@ -22,6 +22,7 @@ from kafka_drain.errors import (
     MachineError,
     TopicError,
 )
+from kafka_drain.kafka import cluster as module
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.identity import NO_TOPIC_ID, next_incarnation, refuse_other_cluster
@@ -110,7 +111,7 @@ class Told(KafkaCluster):
     """A cluster that tells only some settings of a topic, as other vendors' do."""
 
     told: ClassVar[dict[str, str | None]] = {}
-    refuses: ClassVar[int | None] = None
+    refuses: ClassVar[type[Exception] | None] = None
 
     def __init__(self) -> None:
         super().__init__(KafkaConfig({"bootstrap.servers": "127.0.0.1:1"}), 0.1)
@@ -127,7 +128,7 @@ class Told(KafkaCluster):
 
     def describe_configs(self, asked: list[Any], **_: Any) -> dict[Any, Future[Any]]:
         if self.refuses is not None:
-            raise TopicError("Kafka at 127.0.0.1:1 responded: not here")
+            raise self.refuses("Kafka at 127.0.0.1:1 responded: not here")
         entries = {
             name: SimpleNamespace(name=name, value=value, source=1)
             for name, value in self.told.items()
@@ -171,9 +172,10 @@ def test_topic_settings_not_told(
     assert Told().topic_config("t") == {k: v for k, v in told.items() if v is not None}
 
 
-def test_broker_config_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [TopicError, AuthorizationError])
+def test_broker_config_refused(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     """Managed clusters needn't describe their brokers."""
-    monkeypatch.setattr(Told, "refuses", 1)
+    monkeypatch.setattr(Told, "refuses", error)
 
     assert Told().broker_config() == {}
 
@@ -242,6 +244,8 @@ class Broker:
         self.others = ""
         self.tells = True
         self.waits = list[float]()
+        self.allowed = ("DESCRIBE", "DELETE")
+        self.configs = list[dict[str, str]]()
 
     def poll(self, _: float) -> int:
         return 0
@@ -251,7 +255,7 @@ class Broker:
         topic = self.listed.pop(0) if len(self.listed) > 1 else self.listed[0]
         topics = {} if topic is None else {"t": topic}
         topics |= dict.fromkeys([*INTERNAL_TOPICS, *self.others])
-        return SimpleNamespace(cluster_id="c", brokers={3: None, 1: None}, topics=topics)
+        return SimpleNamespace(cluster_id="c", brokers={3: None, 2: None}, topics=topics)
 
     def _answer(self, method: str, value: Any) -> Future[Any]:
         codes = self.errors.get(method)
@@ -262,7 +266,7 @@ class Broker:
             SimpleNamespace(id=number, replicas=self.replicas[:number]) for number in (2, 1)
         ]
         assert how["request_timeout"] == SECONDS
-        names = ("DESCRIBE", "DELETE") if how.get("include_authorized_operations") else ()
+        names = self.allowed if how.get("include_authorized_operations") else ()
         may = [SimpleNamespace(name=name) for name in names] if self.tells else None
         described = SimpleNamespace(
             partitions=partitions, topic_id=ID if self.tells else None, authorized_operations=may
@@ -274,6 +278,7 @@ class Broker:
         assert how["request_timeout"] == SECONDS
         is_asked_only = how.get("validate_only", False)
         self.asked.append((topic.num_partitions, topic.replication_factor, is_asked_only))
+        self.configs.append(topic.config)
         return {topic.topic: self._answer("create", None)}
 
     def delete_topics(self, names: list[str], **how: Any) -> dict[str, Future[Any]]:
@@ -348,6 +353,8 @@ def test_topics(cluster_of: ClusterOf) -> None:
     assert (cluster.topics([]), cluster.ids_of([])) == ({}, {})
     again = next_incarnation(ID)
     assert cluster.counting({"t": again}).ids_of(["t"]) == {"t": again}
+    # The cluster itself goes on with Kafka's id, which another topic's doesn't replace.
+    assert cluster.ids_of(["t"]) == cluster.counting({"t": OTHER_ID}).ids_of(["t"]) == {"t": ID}
 
 
 def test_topics_not_told(cluster_of: ClusterOf) -> None:
@@ -424,12 +431,23 @@ def test_topic_config_not_known_yet(codes: list[int], passes: bool, cluster_of: 
         assert cluster_of(broker).topic_config("t")["retention.ms"] == "-1"
 
 
+def test_topic_config_not_listed(cluster_of: ClusterOf) -> None:
+    """A topic that isn't listed isn't waited for."""
+    broker = Broker(None)
+    broker.errors["config"] = [UNKNOWN] * 9
+
+    with pytest.raises(TopicError):
+        cluster_of(broker).topic_config("t")
+
+    assert len(broker.errors["config"]) == 8
+
+
 def test_broker_config(cluster_of: ClusterOf) -> None:
     """One of the brokers that there are is asked."""
     broker = Broker()
 
     assert cluster_of(broker).broker_config() == {"cleanup.policy": "delete", "retention.ms": "-1"}
-    assert broker.asked == [("BROKER", "1")]
+    assert broker.asked == [("BROKER", "2")]
 
 
 @pytest.mark.parametrize(
@@ -442,9 +460,10 @@ def test_create_topic(is_new: bool, listed: list[Any], cluster_of: ClusterOf) ->
     broker = Broker(SERVED, *listed, SERVED, SERVED)
     broker.errors["create"] = [] if is_new else [KafkaError.TOPIC_ALREADY_EXISTS]
 
-    assert cluster_of(broker).create_topic("t", TopicSettings(4, 3)) is is_new
+    settings = TopicSettings(4, 3, config={"retention.ms": "-1"})
+    assert cluster_of(broker).create_topic("t", settings) is is_new
 
-    assert broker.asked == [(4, 2, False)]
+    assert (broker.asked, broker.configs) == ([(4, 2, False)], [{"retention.ms": "-1"}])
     assert broker.listed == [SERVED]
 
 
@@ -520,6 +539,26 @@ def test_delete_topic(
     assert len(broker.listed) == (1 if gone else 3)
 
 
+def test_delete_topic_not_allowed(cluster_of: ClusterOf) -> None:
+    """Who may not delete the topic is told which ACL is missing, and nothing is tried."""
+    broker = Broker()
+    broker.allowed = ("DESCRIBE",)
+
+    with pytest.raises(AuthorizationError, match=r"may not DELETE on topic t; .*--operation Del"):
+        cluster_of(broker).delete_topic("t")
+
+    assert broker.asked == []
+
+
+def test_topics_needs_describe(cluster_of: ClusterOf) -> None:
+    """Whatever else is needed, a topic that can't be described is refused as that."""
+    broker = Broker()
+    broker.allowed = ("DELETE",)
+
+    with pytest.raises(AuthorizationError, match="may not DESCRIBE on topic t"):
+        cluster_of(broker).topics(["t"])
+
+
 def test_delete_topic_fails(cluster_of: ClusterOf) -> None:
     """A deletion that Kafka refuses, or doesn't carry out, isn't one."""
     broker = Broker()
@@ -568,9 +607,11 @@ def test_at_times(monkeypatch: pytest.MonkeyPatch, cluster_of: ClusterOf) -> Non
     monkeypatch.setattr(
         broker,
         "list_offsets",
-        lambda wanted, **_: {
+        lambda wanted, isolation_level, **_: {
             each: done(SimpleNamespace(offset=at + 1, timestamp=at + 2))
             for each, at in wanted.items()
+            # Also a record whose transaction is open has a time.
+            if isolation_level == IsolationLevel.READ_UNCOMMITTED
         },
     )
     cluster = cluster_of(broker)
@@ -578,6 +619,17 @@ def test_at_times(monkeypatch: pytest.MonkeyPatch, cluster_of: ClusterOf) -> Non
     assert cluster.at_times({T0: 5, T1: -2}) == {T0: 6, T1: 1}
     assert cluster.first_since({T0: 5, T1: 5}) == {T0: (6, 7), T1: (6, 7)}
     assert sorted(asked) == [0, 5, 5]
+
+
+def test_latest_in_a_hurry(cluster_of: ClusterOf) -> None:
+    """Who waits less long than the first attempt lasts waits no longer for it."""
+    broker = Broker()
+    cluster = cluster_of(broker)
+    cluster._timeout = 3
+
+    cluster.earliest([T0])
+
+    assert broker.waits == [3]
 
 
 def test_offsets_without_reason(cluster_of: ClusterOf) -> None:
@@ -615,3 +667,37 @@ def test_records(
 
     given = [(cluster.config, T0, OffsetRange(*read), "read_committed")] if read else []
     assert (found, asked) == (["x"] * len(given), given)
+
+
+def test_single_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks at single records gets all that was asked; aborted ones too, unless told."""
+    asked = list[Any]()
+    for name in ("read_single_records", "read_times", "sample_records"):
+        monkeypatch.setattr(module, name, lambda *given, name=name: asked.append((name, *given)))
+    cluster, at, ends, places = Told(), {T0: 5}, {T0: 9}, [{T0: 1}, {T0: 2}]
+
+    cluster.single_records(at)
+    cluster.single_records(at, "read_committed", ends)
+    cluster.times_from(at, 3)
+    cluster.sample_records(places)
+
+    assert asked == [
+        ("read_single_records", cluster.config, at, "read_uncommitted", {}),
+        ("read_single_records", cluster.config, at, "read_committed", ends),
+        ("read_times", cluster.config, at, 3),
+        ("sample_records", cluster.config, places),
+    ]
+
+
+def test_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster is named to who asked, and its outages are told under its addresses."""
+    looks, said = dict[str, Any](), list[str]()
+    monkeypatch.setattr(module, "watch", looks.__setitem__)
+
+    cluster = module.watched(KafkaConfig({"bootstrap.servers": "k:1"}), said.append)
+    listed = SimpleNamespace(cluster_id="abc", topics={})
+    cast(Any, cluster).admin = SimpleNamespace(ask=lambda _: listed)
+    cluster.cluster_id()
+
+    assert looks == {"Kafka at k:1": cluster.look}
+    assert said == ["Kafka: cluster abc at k:1"]

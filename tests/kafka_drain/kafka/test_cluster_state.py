@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_drain.kafka.cluster_state import ASKED, UNAVAILABLE_PARTS, Acl, Part
+from kafka_drain.kafka.cluster_state import ASKED, UNAVAILABLE_PARTS, Acl, Part, TopicState
 
 READ = Acl("topic", "orders", "literal", "User:a", "*", "read", "allow")
 
@@ -34,6 +34,25 @@ def test_acl_is_about(resource: str, name: str, pattern: str, expected: bool) ->
     acl = replace(READ, resource=resource, name=name, pattern=pattern)
 
     assert acl.is_about(["orders"], ["billing"]) == expected
+
+
+def test_acl_is_about_one_of_some() -> None:
+    """A prefix needn't fit all topics."""
+    assert replace(READ, name="ord", pattern="prefixed").is_about(["billing", "orders"], [])
+
+
+def test_acl_in_words() -> None:
+    """A prefix is told from a name, and what is denied from what is allowed."""
+    assert str(READ) == "allow User:a from * to read topic orders"
+    prefixed = replace(READ, pattern="prefixed", permission="deny", host="10.0.0.1")
+    assert str(prefixed) == "deny User:a from 10.0.0.1 to read topic orders*"
+
+
+def test_topic_state_effective() -> None:
+    """What is set on the topic wins over what its brokers set."""
+    state = TopicState("t", "id", 1, 1, {"a": "own", "b": "own"}, {"b": "inherited", "c": "its"})
+
+    assert state.effective == {"a": "own", "b": "own", "c": "its"}
 
 
 def test_acl_is_about_nothing() -> None:

@@ -95,6 +95,18 @@ def test_fetch_account_moved_on() -> None:
     assert account.take(TP) == [response(4, 10, 6, 2), response(900, 902, 2, 1)]
 
 
+def test_fetch_account_take_forgets_others() -> None:
+    """Of the partition that is read, what was asked for is still known; of others no longer."""
+    account, other = FetchAccount(), TopicPartition("u", 3)
+    say(account, asked(4), asked(0, tp=other))
+    account.take(TP)
+
+    say(account, got(9, 6, 2), got(0, 1, 1, tp=other))
+
+    assert account.take(TP) == [response(4, 10, 6, 2)]
+    assert account.take(other) == []
+
+
 def test_fetch_account_nothing_whole() -> None:
     """A response without a whole message has no end; one that nobody asked for no start."""
     account = FetchAccount()

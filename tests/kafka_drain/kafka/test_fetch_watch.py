@@ -31,6 +31,14 @@ def report(**next_offsets: int) -> str:
     return json.dumps({"topics": {"t": {"partitions": {"-1": {}, **partitions}}}})
 
 
+def test_settings() -> None:
+    """The consumer reports to it, more often than it may be quiet."""
+    watch = FetchWatch()
+
+    assert watch.settings["stats_cb"] == watch.hear
+    assert 0 < watch.settings["statistics.interval.ms"] < fetch_watch.QUIET_SECONDS * 1000 / 2
+
+
 def test_require_quiet(clock: list[float]) -> None:
     """Nothing for 20 seconds is an outage, of which partition and offset are named."""
     watch = FetchWatch()
@@ -102,5 +110,5 @@ def test_poll(clock: list[float], code: int | None, is_progress: bool) -> None:
     if is_progress:
         assert watch.poll(consumer, TP, 7).error() is None
     else:
-        with pytest.raises(KafkaUnavailableError):
+        with pytest.raises(KafkaUnavailableError, match="t-3 from offset 7;"):
             watch.poll(consumer, TP, 7)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_drain.errors import ArchiveError
 from kafka_drain.kafka.identity import (
     NO_TOPIC_ID,
+    cluster_text,
     counted_as,
+    earlier_incarnations,
     is_other_cluster,
     is_other_topic,
     is_told,
     next_incarnation,
+    refuse_other_cluster,
     topic_id_of,
     untold,
 )
@@ -87,9 +91,32 @@ def test_next_incarnation() -> None:
     assert not is_told(next_incarnation(NO_TOPIC_ID))
 
 
+@pytest.mark.parametrize(
+    ("counted", "earlier"),
+    [(ID, []), (f"{ID}~2", [ID]), (f"{ID}~4", [f"{ID}~3", f"{ID}~2", ID])],
+)
+def test_earlier_incarnations(counted: str, earlier: list[str]) -> None:
+    """Each earlier number is named, the newest first; the first one is Kafka's own id."""
+    assert earlier_incarnations(counted) == earlier
+    assert [next_incarnation(each) for each in earlier[::-1]] == [*earlier[::-1], counted][1:]
+
+
+def test_refuse_other_cluster() -> None:
+    """A cluster is refused with its id and addresses; one that tells no id can't be another."""
+    named = {"bootstrap_servers": "k:1"}
+
+    refuse_other_cluster("/a", "mine", named)
+    refuse_other_cluster("/a", "mine", named | {"cluster_id": "mine"})
+    with pytest.raises(ArchiveError, match=r"^/a was .* cluster mine, .* cluster its at k:1; corr"):
+        refuse_other_cluster("/a", "mine", named | {"cluster_id": "its"})
+    assert cluster_text(named) == cluster_text(named | {"cluster_id": ""}) == "k:1"
+
+
 def test_untold() -> None:
     """What Kafka doesn't tell is said, once for all topics."""
     assert untold("cluster", {"a": ID, "b": f"{ID}~2"}) == []
+    [five] = untold("cluster", {f"t{n}": NO_TOPIC_ID for n in (4, 3, 2, 1, 0)})
+    assert "no topic id of t0, t1, t2, t3, t4: whether" in five
     [topics, cluster] = untold("", {"a": ID} | {f"t{n}": NO_TOPIC_ID for n in range(7)})
     assert "no topic id of t0, t1, t2, t3, t4 and 2 more" in topics
     assert "no cluster id" in cluster

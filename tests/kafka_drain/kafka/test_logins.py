@@ -101,6 +101,29 @@ def test_login_of(settings: dict[str, str], login: Login) -> None:
     assert login_of(settings) is login
 
 
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({name: value for name, value in OIDC.items() if not name.endswith("client.id")}, "id"),
+        ({name: value for name, value in OIDC.items() if not name.endswith("secret")}, "secret"),
+        ({name: value for name, value in OIDC.items() if not name.endswith("url")}, "url"),
+        (OIDC | {"sasl.oauthbearer.method": "default"}, ""),
+        # Hosts that are called nearly as Google's.
+        (TOKENS | {"bootstrap.servers": "kafka.p.cloud.goog:9092"}, "url"),
+        (TOKENS | {"bootstrap.servers": "managedkafka.example:9092"}, "url"),
+        (TOKENS | IMDS, "url"),
+    ],
+)
+def test_login_of_missing(settings: dict[str, str], missing: str) -> None:
+    """Who gives too little to get tokens with is told what is missing."""
+    says = f"missing: .*{missing}$" if missing else "needs oauth_cb"
+
+    with pytest.raises(ConfigError, match=says) as raised:
+        login_of(settings)
+
+    assert ("missing" in str(raised.value)) is bool(missing)
+
+
 def test_login_of_msk_name() -> None:
     """The name that Java has for MSK's IAM is refused with librdkafka's."""
     with pytest.raises(ConfigError, match=r"GSSAPI \(for MSK with IAM: OAUTHBEARER\)"):

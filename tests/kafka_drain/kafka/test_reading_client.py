@@ -10,7 +10,7 @@ import pytest
 
 from kafka_drain.kafka import reading_client
 from kafka_drain.kafka.fetch_size import FIRST_BYTES, MOST_BYTES
-from kafka_drain.kafka.reading_client import ReadingClient
+from kafka_drain.kafka.reading_client import BOUNDED, ReadingClient
 from kafka_drain.offsets import TopicPartition
 
 A0 = TopicPartition("a", 0)
@@ -22,7 +22,10 @@ class Consumer:
     made: list[Consumer]
 
     def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
         self.asked = settings["fetch.message.max.bytes"]
+        self.is_closed = False
+        self.answers = True
         self.hear = settings["stats_cb"]
         self.taken: list[tuple[int, float]] = []
         self.counts = [0, 0, 0]
@@ -39,10 +42,13 @@ class Consumer:
 
     def consume(self, most: int, seconds: float) -> list[Any]:
         self.taken.append((most, seconds))
+        if not self.answers:
+            return []
         parts = {"error": None, "key": None, "headers": None, "value": b"x" * 100_000}
         return [SimpleNamespace(**{name: lambda part=part: part for name, part in parts.items()})]
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.is_closed = True
 
 
 @pytest.fixture
@@ -120,3 +126,56 @@ def test_take_by_size(made: list[Consumer]) -> None:
 
     most = (16 << 20) // 100_000
     assert made[0].taken == [(1, 0.1), (1, 0.1), (most - 1, 0), (1, 0.1)]
+
+
+def test_take_nothing(made: list[Consumer]) -> None:
+    """Where nothing has come, nothing more is asked for: the reader looks at the clock."""
+    reading = client()
+    reading.read_from(A0, 0)
+    reading.take(10, 0.1)
+    made[0].answers = False
+
+    assert reading.take(10, 0.1) == []
+
+    assert made[0].taken == [(1, 0.1)] * 2
+
+
+def test_read_from_settings(made: list[Consumer]) -> None:
+    """The reader's own settings hold beside those that bound what is held in memory."""
+    config: Any = SimpleNamespace(for_librdkafka=lambda: {"bootstrap.servers": "k:1"})
+    reading = ReadingClient(config, {"isolation.level": "read_committed"}, report_ms=70)
+
+    reading.read_from(A0, 0)
+
+    wanted = {"bootstrap.servers": "k:1", "isolation.level": "read_committed", **BOUNDED}
+    assert made[0].settings.items() >= wanted.items()
+    assert made[0].settings["statistics.interval.ms"] == 70
+
+
+def test_read_from_closes(made: list[Consumer]) -> None:
+    """A consumer that another one replaces is closed, as the last one is; then it's made anew."""
+    reading = client()
+    reading.read_from(A0, 0)
+    made[0].tell(3)
+    reading.read_from(A0, 70)
+    assert [each.is_closed for each in made] == [True, False]
+
+    reading.close()
+    reading.close()
+    assert [each.is_closed for each in made] == [True, True]
+    reading.read_from(A0, 80)
+
+    assert [(each.is_closed, each.at) for each in made] == [(True, 0), (True, 70), (False, 80)]
+
+
+def test_read_from_hears(made: list[Consumer]) -> None:
+    """Who reads now hears the reports, and nobody else."""
+    reading, heard = client(), list[list[str]]([[], []])
+    reading.read_from(A0, 0, heard=heard[0].append)
+    made[0].tell(1_000)
+    reading.read_from(TopicPartition("b", 0), 0, heard=heard[1].append)
+    made[-1].tell(1_000)
+    reading.read_from(A0, 9)
+    made[-1].tell(1_000)
+
+    assert [len(one) for one in heard] == [1, 1]

@@ -242,6 +242,19 @@ def test_plan_text(archive: Archive) -> None:
     assert text.endswith("can't be taken back.")
 
 
+def test_plan_text_from_time(archive: Archive) -> None:
+    """Times of both partitions are said as they are sent, the earliest and the last of all."""
+    text = frozen_in(archive, from_time="2013-01-01T12:00:00.010Z").text
+    whole = frozen_in(archive).text
+
+    assert "| timestamps | 2013-01-01T12:00:00.010Z to " in text
+    assert "unknown" not in text + whole
+    for number in (0, 1):
+        [row] = [line for line in text.splitlines() if line.startswith(f"| flights-{number} |")]
+        assert "| 2013-01-01T12:00:00.010Z to " in row
+    assert "| timestamps | 2013-01-01T12:00:00.000Z to " in whole
+
+
 def test_plan_text_bounded(archive: Archive) -> None:
     """The text of the largest archive fits an XCom: its rows and cells are bounded."""
     topics = {f"flights-{'x' * 200}-{n:03d}": "copy" for n in range(200)}

@@ -45,7 +45,7 @@ from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.republish.planning.openings import Claim, ClaimState, claim_opening
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.planning.runs import RepublishRun, list_runs
+from kafka_drain.republish.planning.runs import OPENINGS, RepublishRun, list_runs
 from kafka_drain.republish.run import Republish, plan_republish, sign_run
 from kafka_drain.storage.json_files import write_document
 from kafka_drain.storage.lease import hold_lease
@@ -184,6 +184,19 @@ def test_execute(made: MadeArchive, target: Target) -> None:
     again = execute(made, target)
     assert target.done == ["open", "send", "verify"]
     assert (again["records"], again["records_sent"]) == (30, 0)
+
+
+def test_execute_receipt_of_plan(made: MadeArchive, target: Target) -> None:
+    """The receipt says when the run was planned and ended, and how it was really sent."""
+    ready = planned(made, target, request(engine="auto"))
+    earlier = ready.plan.created_at
+
+    receipt = ready.execute(target, lambda: NOW + timedelta(hours=1))
+
+    assert earlier == NOW.isoformat(timespec="milliseconds")
+    assert (receipt["started_at"], receipt["finished_at"][11:16]) == (earlier, "01:00")
+    assert (receipt["engine"], receipt["transactions"]) == ("worker", "strict")
+    assert (receipt["plan"], receipt["key"]) == (ready.plan.sha256, ready.run.key)
 
 
 def test_execute_jobs_largest_first(made: MadeArchive, target: Target) -> None:
@@ -480,6 +493,8 @@ def test_execute_target_recreated(when: str, made: MadeArchive, target: Target) 
         ready.execute(target, lambda: NOW)
 
     assert ("send" in target.done) is (when != "before")
+    # What isn't begun has claimed nothing, which would keep others from sending the records.
+    assert (made.root / "republish" / OPENINGS).exists() is (when != "before")
     assert (ready.run.receipt() is None) is (when != "after")
     if when == "send":
         assert "verify" not in target.done
@@ -625,6 +640,7 @@ def test_execute_file_gone(made: MadeArchive, target: Target) -> None:
         ready.execute(target, lambda: NOW)
 
     assert (target.done, ready.run.is_opened) == ([], False)
+    assert not (made.root / "republish" / OPENINGS).exists()
     path.with_suffix(".away").rename(path)
     assert execute(made, target)["records"] == 30
 
@@ -856,6 +872,7 @@ def test_execute_at_least_once(made: MadeArchive, target: Target, said: list[str
     assert opened == [True, True]
     assert any("everything is sent again" in line for line in said)
     assert (receipt["exactly_once"], receipt["records_sent"]) == (False, 30)
+    assert receipt["transactions"] is None
 
 
 def test_execute_at_least_once_withdrawn(
@@ -967,6 +984,114 @@ def test_plan_other_key(made: MadeArchive, target: Target) -> None:
     again = planned(made, target, asked, hash_key=b"a" * 32)
     assert again.change is not None
     assert again.change.key == b"a" * 32
+
+
+def test_plan_follow_other_key(made: MadeArchive, target: Target) -> None:
+    """Nor does a mirror's next run, of which nothing is planned yet, take another key."""
+    asked = request(hash_fields=("$.a",), follow=True)
+    planned(made, target, asked, hash_key=b"a" * 32).execute(target, lambda: NOW)
+    made.seal({TopicPartition("t", 1): dense(20, 25)}, value=b'{"a": 2}')
+    made.open_generation()
+
+    with pytest.raises(ConfigError, match="started with another key of pseudonyms"):
+        planned(made, target, asked, hash_key=b"b" * 32)
+
+    assert planned(made, target, asked, hash_key=b"a" * 32).plan.records == 5
+
+
+def test_execute_other_key_meanwhile(made: MadeArchive, target: Target) -> None:
+    """Nor does a run that another process has planned at the same moment, with its own key."""
+    asked = request(hash_fields=("$.a",))
+    mine = planned(made, target, asked, hash_key=b"a" * 32)
+    planned(made, target, asked, hash_key=b"b" * 32).execute(target, lambda: NOW)
+    (mine.run.folder / "receipt.json").unlink()
+
+    with pytest.raises(ConfigError, match="started with another key of pseudonyms"):
+        mine.execute(target, lambda: NOW)
+
+    assert target.done.count("send") == 1
+
+
+def test_plan_fails_after_creation(
+    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that fails once its topics are made leaves none behind; nor does one that's killed."""
+    target.cluster.configs["new"] = KEEPING
+    asked = request(target_topic="new", create_target=True)
+
+    for error in (KafkaUnavailableError, KeyboardInterrupt):
+
+        def refuse(*_: object, why: type[BaseException] = error, **__: object) -> None:
+            raise why
+
+        with monkeypatch.context() as patch:
+            patch.setattr("kafka_drain.republish.planning.planner.refuse_repeated", refuse)
+            with pytest.raises(error):
+                planned(made, target, asked)
+        assert target.cluster.topic_names() == ["copy"]
+
+
+def test_plan_read_only(made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No topic is made for a run whose folder can't be written."""
+    target.cluster.configs["new"] = KEEPING
+    created: list[str] = []
+    create = target.cluster.create_topic
+
+    def refuse(_: RepublishRun) -> None:
+        raise ArchiveError("read-only")
+
+    monkeypatch.setattr(RepublishRun, "require_writable", refuse)
+    monkeypatch.setattr(
+        target.cluster, "create_topic", lambda *of: created.append(of[0]) or create(*of)
+    )
+
+    with pytest.raises(ArchiveError, match="read-only"):
+        planned(made, target, request(target_topic="new", create_target=True))
+
+    assert created == []
+
+
+def test_plan_identity_first(
+    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor for an archive that can't be given its id."""
+    target.cluster.configs["new"] = KEEPING
+    created: list[str] = []
+    monkeypatch.setattr(target.cluster, "create_topic", lambda *of: created.append(of[0]))
+
+    def refuse(_: Archive) -> str:
+        raise ArchiveError("read-only")
+
+    monkeypatch.setattr(Archive, "identify", refuse)
+
+    with pytest.raises(ArchiveError, match="read-only"):
+        planned(made, target, request(target_topic="new", create_target=True))
+
+    assert created == []
+
+
+def test_plan_receipt_alone(made: MadeArchive, target: Target) -> None:
+    """A run whose plan is lost but not its receipt is over, and bound to where it sent."""
+    execute(made, target)
+    (planned(made, target).run.folder / "plan.json").unlink()
+
+    assert execute(made, target, request(repeat=True))["records_sent"] == 0
+    assert target.done.count("send") == 1
+    target.cluster.topic_ids = {"copy": "another"}
+    with pytest.raises(TopicError, match="recreated"):
+        planned(made, target, request(repeat=True))
+
+
+def test_plan_follow_recreated(made: MadeArchive, target: Target) -> None:
+    """A mirror's next run is refused where its target was made again: it would have a gap."""
+    mirror = request(follow=True)
+    execute(made, target, mirror)
+    made.seal({TopicPartition("t", 1): dense(20, 25)}, value=b'{"a": 1}')
+    made.open_generation()
+    target.cluster.topic_ids = {"copy": "another"}
+
+    with pytest.raises(TopicError, match=r"recreated.* Nothing"):
+        planned(made, target, mirror)
 
 
 @pytest.mark.parametrize("name", ["m:g", "m:f"])

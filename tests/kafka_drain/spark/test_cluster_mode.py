@@ -317,6 +317,56 @@ def test_find_again(
     assert world.folders() == ([] if is_over else [folder])
 
 
+def test_find_lease_of_run(world: World) -> None:
+    """The lease that is found is that of the run which holds it, not of who looks for it."""
+    submitted(world)
+    engine, _ = world.engine(RUNNING)
+    root = str(world.archive / "0")
+
+    found = engine.find(replace(world.application(), leases={root: "another"}))
+
+    assert found is not None
+    assert found.leases == {root: "token"}
+
+
+def test_find_leaves_what_runs(world: World) -> None:
+    """The folder of a run whose driver is still there stays, also when it has its result."""
+    folder = submitted(world, kind="validate")
+    folder.write_result(DONE)
+    engine, _ = world.engine(RUNNING)
+
+    assert engine.find(world.application(kind="validate")) is None
+
+    assert world.folders() == [folder]
+
+
+def test_find_beside_other_kind(world: World) -> None:
+    """A drain starts beside a job of another kind that runs."""
+    engine, _ = world.engine(RUNNING)
+    engine.submit(world.application(kind="window"))
+    engine, _ = world.engine(RUNNING)
+
+    assert engine.find(world.application(pipeline="q")) is None
+
+
+def test_find_asks_manager_of_conf(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster manager is the one that the application's configuration names, from then on."""
+    asked: list[Any] = []
+    yarn = Yarn([RUNNING], world.note)
+
+    def manager_of(*given: Any) -> Yarn:
+        asked.append(given)
+        return yarn
+
+    monkeypatch.setattr("kafka_drain.spark.cluster_mode.manager_of", manager_of)
+    engine = SparkCluster(CONNECTION, world.heard.append)
+    application = replace(world.application(), conf={"spark.a": "1"})
+
+    assert [engine.find(application) for _ in range(2)] == [None, None]
+
+    assert asked == [(CONNECTION, {"spark.a": "1"})]
+
+
 def test_follow_found(world: World) -> None:
     """What is found isn't submitted again."""
     submitted(world).write_result({"records": 1})
@@ -571,7 +621,14 @@ class Pod(YarnApplication):
 
 
 @pytest.mark.parametrize(
-    ("results", "fails"), [([DONE, DONE], False), ([DONE, ERROR], True), ([DONE, None], True)]
+    ("results", "fails"),
+    [
+        ([DONE, DONE], False),
+        ([DONE, ERROR], True),
+        ([DONE, None], True),
+        ([ERROR, DONE], True),
+        ([None, DONE], True),
+    ],
 )
 def test_application_gone(world: World, results: list[Any], fails: bool) -> None:
     """What no longer exists has succeeded if each of its jobs left a result without an error."""
@@ -847,6 +904,39 @@ def test_submit_secrets_refused(world: World, error: Exception, killed: list[str
         engine.submit(world.application())
 
     assert yarn.killed == killed
+
+
+def test_submit_interrupted(world: World) -> None:
+    """Who is interrupted while the secrets are handed over leaves no driver without them."""
+    engine, yarn = world.engine(RUNNING)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    yarn.hand_over = interrupt  # type: ignore[method-assign]
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.submit(world.application())
+
+    assert yarn.killed == ["a_1"]
+
+
+def test_run_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the second application of an engine prints is heard from its first line on."""
+    engine, yarn = world.engine(SUCCEEDED)
+
+    def state(application_id: str) -> YarnApplication:
+        (folder,) = world.folders()
+        folder.write_progress(1, ["begun"])
+        folder.write_result(DONE)
+        return SUCCEEDED
+
+    monkeypatch.setattr(yarn, "application", state)
+
+    for _ in range(2):
+        engine(world.application(kind="window"))
+
+    assert world.heard == ["begun"] * 2
 
 
 @pytest.mark.usefixtures("environments")

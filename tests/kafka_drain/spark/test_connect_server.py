@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.config.spark_conf import FIXED
+from kafka_drain.config.spark_conf import DEFAULTS, FIXED
 from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.spark import connect_server, java
 from kafka_drain.spark.connect_server import (
@@ -43,7 +43,11 @@ def test_server_command() -> None:
     assert conf["spark.driver.extraClassPath"] == "/j/a.jar:/j/b.jar"
     assert conf["spark.connect.grpc.binding.address"] == "127.0.0.1"
     assert conf["spark.connect.grpc.binding.port"] == "15002"
+    # A server at the next port would be none to its clients.
+    assert conf["spark.connect.grpc.port.maxRetries"] == "0"
     assert conf.items() >= FIXED.items()
+    assert conf.keys() >= DEFAULTS.keys()
+    assert command[command.index("--name") + 1] == "kafka_drain"
     for side in ("driver", "executor"):
         assert "-Duser.timezone=UTC" in conf[f"spark.{side}.extraJavaOptions"]
         assert "org.apache.avro.limits" in conf[f"spark.{side}.extraJavaOptions"]
@@ -89,6 +93,16 @@ def test_require_free() -> None:
         with pytest.raises(ConfigError, match=f"127.0.0.1:{port} can't be used: Address already"):
             require_free(ServerOptions(port=port))
     require_free(ServerOptions(port=port))
+
+
+def test_accepts() -> None:
+    """A server is ready when its port takes connections, and not before."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        address = ServerOptions(port=listening.getsockname()[1]).address
+        assert not connect_server._accepts(address)
+        listening.listen()
+        assert connect_server._accepts(address)
 
 
 class Server:
@@ -192,9 +206,14 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     return run
 
 
-def test_run_server(start: Start, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+def test_run_server(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
     """Whoever waits is told when it accepts connections; its exit code is the command's."""
     monkeypatch.setenv("SPARK_REMOTE", "sc://elsewhere")
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    site = "spark.driver.extraClassPath /site.jar\nspark.executor.extraJavaOptions -Dsite=1\n"
+    (tmp_path / "spark-defaults.conf").write_text(site)
     server = Server()
     options = ServerOptions(jars=["/own.jar"], conf={"spark.x": "1"}, with_store=True)
 
@@ -203,8 +222,12 @@ def test_run_server(start: Start, monkeypatch: pytest.MonkeyPatch, said: list[st
     conf = conf_of(server.command)
     assert server.command[server.command.index("--jars") + 1] == "/c.jar,/own.jar,/s3.jar"
     assert conf["spark.x"] == "1"
+    assert conf["spark.driver.extraClassPath"] == "/c.jar:/site.jar"
+    assert "-Dsite=1" in conf["spark.executor.extraJavaOptions"]
     assert "-XX:SharedArchiveFile=/classes.jsa" in conf["spark.driver.extraJavaOptions"]
     assert "SPARK_REMOTE" not in server.environment
+    # Such as the login of the store.
+    assert server.environment["AWS_PROFILE"] == "mine"
     assert server.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert server.environment["JAVA_HOME"] == "/jdk"
     assert server.signals == []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -132,6 +134,23 @@ def test_require_java_not_a_program(bin_folder: Path) -> None:
 
     with pytest.raises(MachineError, match="doesn't run"):
         require_java()
+
+
+def test_require_java_hangs(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A java that doesn't answer is refused, and can't wait for what a user types."""
+    fake_java(bin_folder, "")
+    asked: list[Any] = []
+
+    def hang(command: Any, **how: Any) -> None:
+        asked.append(how)
+        raise subprocess.TimeoutExpired("java", how["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", hang)
+
+    with pytest.raises(MachineError, match=r"java doesn't run: .* timed out after 60"):
+        require_java()
+
+    assert {how["stdin"] for how in asked} == {subprocess.DEVNULL}
 
 
 def test_require_java_no_version(bin_folder: Path) -> None:

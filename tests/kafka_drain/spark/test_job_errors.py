@@ -64,6 +64,7 @@ LAST_MS = 9_223_372_036_854_775
             SparkJobError,
             "^another Spark application, which a killed command has left, drains to the same arch",
         ),
+        ("Multiple streaming jobs detected for 60.", SparkJobError, "^another Spark application"),
         ("Received incorrect server side session identifier.", SparkJobError, "a retry resumes"),
         ("[NO_ACTIVE_SESSION] No active Spark session found.", SparkJobError, "a retry resumes"),
         (
@@ -138,6 +139,10 @@ def test_unread_partitions() -> None:
         "a-1 offset 4 (Kafka returned 'Unknown broker error')"
     ]
     assert unread_partitions(cluster, ranges, 9) == []
+    # A recreated topic's partition may have been read in several ranges.
+    parted = {A1: [OffsetRange(0, 2), OffsetRange(4, 9)], A0: [OffsetRange(0, 2)]}
+    assert len(unread_partitions(cluster, parted, 4)) == 1
+    assert unread_partitions(cluster, parted, 3) == []
 
 
 def test_no_result_of_memory() -> None:
@@ -186,3 +191,5 @@ def test_too_far_records(times: dict[TopicPartition, dict[int, int]], expected: 
     ranges = {tp: [OffsetRange(3, 9)] for tp in (A0, A1)}
 
     assert too_far_records(cluster, ranges) == expected  # type: ignore[arg-type]
+    parted = {tp: [OffsetRange(0, 1), *each] for tp, each in reversed(ranges.items())}
+    assert too_far_records(cluster, parted) == expected  # type: ignore[arg-type]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain.spark.job_spec import DrainSpec, read_result, write_private
 
 SPEC = DrainSpec(
     pipeline="p",
@@ -70,3 +72,44 @@ def test_source_options() -> None:
 
     assert spec.source_options == {"subscribe": "t", "kafka.max.poll.records": "7"}
     assert replace(spec, poll_options={}).source_options == given
+
+
+def test_spec_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spec is read as it was written, and is never there for other users to read."""
+    path, modes = tmp_path / "spec.json", list[int]()
+    write_text = Path.write_text
+
+    def noting(self: Path, *given: Any, **how: Any) -> int:
+        modes.append(stat.S_IMODE(self.stat().st_mode))
+        return write_text(self, *given, **how)
+
+    monkeypatch.setattr(Path, "write_text", noting)
+    spec = replace(SPEC, pipeline="Größe", skipped=[{"topic": "t", "partition": 0}])
+
+    spec.write(path)
+
+    assert DrainSpec.read(path) == spec
+    assert modes == [0o600]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_read_result(tmp_path: Path) -> None:
+    """A result that isn't there, or of which a killed job wrote the beginning, is none."""
+    path = tmp_path / "result.json"
+    assert read_result(path) is None
+
+    write_private(path, {"records": 3, "topic": "ö"})
+    assert read_result(path) == {"records": 3, "topic": "ö"}
+    for written in (b"", path.read_bytes()[:-1], "ö".encode()[:1]):
+        path.write_bytes(written)
+        assert read_result(path) is None
+
+
+def test_query_key_order() -> None:
+    """The order in which options were given makes no other query."""
+    given = {"subscribe": "t", "a": "1"}
+    other = dict(reversed(given.items()))
+
+    keys = {replace(SPEC, reader_options=each).query_key for each in (given, other)}
+
+    assert len(keys) == 1

@@ -95,6 +95,27 @@ def test_written_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert written == ["spec.json", "run.json", "answers.jsonl", "result.json"]
 
 
+def test_result_alone(tmp_path: Path) -> None:
+    """A job without answers leaves none; whoever removes a run may find it gone in between."""
+    run = folder(tmp_path)
+    run.write(RUN, SPEC)
+
+    run.write_result({"records": 3})
+
+    assert run.result() == {"records": 3}
+    assert not Path(str(run.path / "answers.jsonl")).exists()
+    Path(str(run.path / "run.json")).unlink()
+    run.remove()
+    assert not Path(str(run.path)).exists()
+
+
+def test_job_key_order() -> None:
+    """A spec's keys are in no particular order."""
+    spec = {"pipeline": "p", "archive": "/a"}
+
+    assert job_key("drain", spec) == job_key("drain", dict(reversed(spec.items())))
+
+
 def test_remove_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that can't be removed as a whole is no later run's."""
     run = folder(tmp_path)

@@ -171,6 +171,20 @@ def test_engines_verify(used: Used, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line.partition(" of")[0] for line in said] == ["verify p: 111"]
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_engines_verify_processes(used: Used, most: int) -> None:
+    """Verifying takes no more processes than sending may."""
+    one, two = PLAN.shards
+    large = replace(two.files[0], records=9 * RECORDS_PER_PROCESS)
+    plan = replace(PLAN, shards=(one, replace(two, files=(large,))))
+    jobs = [VerifyJob("/root", "/root", "k", (TopicPartition("c", n),), {}) for n in range(3)]
+
+    with used.engines(most) as engines:
+        engines.verify(plan, jobs)
+
+    assert used.calls == [("worker", [[job] for job in jobs], most)]
+
+
 def test_engines_stop(used: Used) -> None:
     """What this machine sends can be stopped."""
     with used.engines() as engines:

@@ -14,7 +14,7 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError, GroupError, GroupInUseError
 from kafka_drain.kafka.consumer_groups import Committed, Member
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.groups.applying import apply_plan, undo
+from kafka_drain.republish.groups.applying import apply_plan, undo, undo_all
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
 from tests.kafka_drain.cut_over.mirrored import FakeGroups
@@ -323,3 +323,91 @@ def test_apply_there_already(records: GroupRecords) -> None:
     assert apply_plan(PLAN, records, groups) == ("already applied", None)
 
     assert (groups.commits, records.all()) == ([], [])
+
+
+@pytest.mark.parametrize("apply", [False, True])
+def test_undo_all(apply: bool, tmp_path: Path) -> None:
+    """All applies of all runs are undone, the newest first; a dry run says the same of each."""
+    groups: Any = Groups({}, exists=False)
+    first, second = (GroupRecords(UPath(tmp_path) / name, "g") for name in ("a", "b"))
+    apply_plan(plan_of((S0, T0, 15)), first, groups)
+    apply_plan(plan_of((S0, T0, 20)), first, groups)
+    apply_plan(plan_of((S0, T0, 30), (S1, T1, 7)), second, groups)
+
+    undone = undo_all([first, second], groups, "g", apply=apply)
+
+    assert [dict(each.back) for each in undone] == [
+        {T0: Committed(20)},
+        {T0: Committed(15)},
+        {},
+    ]
+    assert {each.result for each in undone} == {"undone" if apply else "planned"}
+    # The group has nothing but what the applies gave it, so it goes with the first of them.
+    assert undone[-1].left == []
+    assert groups.held == ({} if apply else {T0: Committed(30), T1: Committed(7)})
+    assert [each.is_undone for each in (*first.all(), *second.all())] == [apply] * 3
+    assert len(undo_all([first, second], groups, "g", apply=apply)) == 3 * (not apply)
+
+
+def test_undo_group_of_others(records: GroupRecords) -> None:
+    """A group that was there before an apply stays, even if it had no offsets."""
+    groups: Any = Groups({})
+    apply_plan(PLAN, records, groups)
+
+    assert undo(records, groups, "g", apply=True).left == [T0, T1]
+
+    assert groups.held == AFTER
+
+
+def test_undo_again_of_moved(records: GroupRecords) -> None:
+    """What was left by an undo is said as long as it is there."""
+    groups: Any = Groups(BEFORE)
+    apply_plan(PLAN, records, groups)
+    undo(records, groups, "g", apply=True)
+    assert undo(records, groups, "g", apply=True).left == [T1]
+
+    groups.offsets["g"][T1] = Committed(8)
+
+    assert undo(records, groups, "g", apply=True).left == []
+
+
+def test_undo_commits_what_differs(records: GroupRecords) -> None:
+    """An undo commits nothing that is there already."""
+    groups: Any = Groups({T0: Committed(3), T1: Committed(7)})
+    apply_plan(PLAN, records, groups)
+
+    undo(records, groups, "g", apply=True)
+
+    assert groups.commits == [{T0: Committed(15)}, {T0: Committed(3)}]
+
+
+def test_apply_killed_and_moved(records: GroupRecords) -> None:
+    """An apply that was killed doesn't go on where the group has read on since: it's refused."""
+    groups: Any = Groups(BEFORE)
+    groups.killed = "after"
+    with pytest.raises(KilledError):
+        apply_plan(PLAN, records, groups)
+    groups.killed = ""
+    groups.offsets["g"][T0] = Committed(99)
+
+    with pytest.raises(GroupError, match=r"was started at .*, but t-0 is at 99"):
+        apply_plan(PLAN, records, groups)
+
+    assert groups.held[T0] == Committed(99)
+
+
+def test_apply_idle_first(records: GroupRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a group has committed is read once it is known to have no members any more."""
+    groups: Any = Groups(BEFORE)
+    idle = groups.idle
+
+    def commits_last(*given: Any) -> Any:
+        groups.offsets["g"][T0] = Committed(4)
+        return idle(*given)
+
+    monkeypatch.setattr(groups, "idle", commits_last)
+
+    _, record = apply_plan(PLAN, records, groups)
+
+    assert record is not None
+    assert record.before[T0] == Committed(4)

@@ -147,6 +147,7 @@ def test_target_of_each_topic_apart(names: set[str], suffix: str) -> None:
         {"hash_fields": ["key"]},
         {"drop_headers": ["a"]},
         {"change": "m:f"},
+        {"mask": ["$.a"], "mark_changed": True},
     ],
 )
 def test_request_name_of_other_request(changed: dict[str, Any]) -> None:
@@ -260,6 +261,30 @@ def test_request_misspelt() -> None:
         ConfigError, match=r"isn't a valid key of a republish; did you mean 'provenance'"
     ):
         RepublishRequest(**asked)
+
+
+def test_request_order() -> None:
+    """The order in which topics and kept ids are named makes no other run."""
+    names = ({"a": "b", "c": "d"}, {"c": "d", "a": "b"})
+    ids = (("t:key", "t:value"), ("t:value", "t:key"))
+    asked = [
+        RepublishRequest(target_topic="t", rename=name, schema_map="dr", keep_ids=kept).name("p")
+        for name, kept in zip(names, ids, strict=True)
+    ]
+
+    assert len({*asked}) == 1
+
+
+def test_request_limits() -> None:
+    """Records come before bytes."""
+    assert RepublishRequest(records_per_second=5, bytes_per_second=9).limits == (5, 9)
+
+
+def test_request_marked() -> None:
+    """Whether changed records are marked is part of what is asked for."""
+    marked = RepublishRequest(mask=("$.a",), mark_changed=True).wanted
+
+    assert (marked.mark, RepublishRequest(mask=("$.a",)).wanted.mark) == (True, False)
 
 
 def test_request_into_source() -> None:

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.archive.topic_settings import write_topic_settings
-from kafka_drain.errors import AuthorizationError, ConfigError, TopicError
+from kafka_drain.errors import (
+    AuthorizationError,
+    ConfigError,
+    KafkaUnavailableError,
+    TopicError,
+)
 from kafka_drain.kafka.acls import TARGET
 from kafka_drain.kafka.keeping import AFTER, KEEPING
 from kafka_drain.kafka.topics import TopicSettings
@@ -238,6 +243,81 @@ def test_create_targets_like_source(made: MadeArchive) -> None:
     ]
 
 
+def test_create_targets_asks_with_copied(
+    made: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka is asked for what is copied: what is a matter of the source's brokers isn't."""
+    throttled = "leader.replication.throttled.replicas"
+    cluster, asked = FakeCluster({}), list[Any]()
+    cluster.words = {throttled: "Policy: no"}
+    ask = cluster.refused_settings
+    monkeypatch.setattr(
+        cluster, "refused_settings", lambda name, of: asked.append((name, of)) or ask(name, of)
+    )
+    source = TopicSettings(2, 5, config={throttled: "*", "retention.ms": "-1"})
+
+    settings, _ = make(made, source, cluster=cluster)
+
+    assert settings.config == {"retention.ms": "-1"}
+    assert asked == [("new", TopicSettings(2, 3, config={"retention.ms": "-1"}))]
+
+
+def test_create_targets_refused_as_a_whole(made: MadeArchive) -> None:
+    """What Kafka refuses of the topic itself is said before anything is made, with a way on."""
+    cluster = FakeCluster({})
+    cluster.refused = {"new"}
+
+    with pytest.raises(TopicError, match=r"new can't be created like .* policy.*--create-target"):
+        make(made, TopicSettings(2, 1), cluster=cluster)
+
+
+def test_create_targets_not_asked(made: MadeArchive) -> None:
+    """A missing topic isn't made unasked; who asks for that is told how."""
+    write_topic_settings(made.root, {"t": TopicSettings(2, 1)})
+    request = RepublishRequest(target_topic="new")
+
+    with pytest.raises(TopicError, match=r"new doesn't exist; --create-target .*Nothing was sent"):
+        plan_targets(made.root, FakeCluster({}), {"new": NEED}, request, NOW)  # type: ignore[arg-type]
+
+
+def test_create_targets_of_later_source(made: MadeArchive) -> None:
+    """Where the settings of one source are known, the topic is made like that one."""
+    need = replace(NEED, sources=("unknown", "t"))
+
+    assert make(made, TopicSettings(4, 1), need)[0].partitions == 4
+
+
+def test_create_targets_counts(made: MadeArchive) -> None:
+    """A topic that isn't there yet begins with nothing in each of its partitions."""
+    write_topic_settings(made.root, {"t": TopicSettings(3, 1)})
+    request = RepublishRequest(target_topic="new", create_target=True)
+
+    [target] = plan_targets(
+        made.root,
+        FakeCluster({}),
+        {"new": NEED},
+        request,
+        NOW,  # type: ignore[arg-type]
+    ).targets
+
+    assert target == Target("new", "", 3, (0, 0, 0))
+
+
+def test_plan_targets_open_transaction(made: MadeArchive) -> None:
+    """What a transaction that is open has written was there before the run."""
+    cluster = cluster_of()
+    cluster.logs = {tp: replace(log, stable=0) for tp, log in cluster.logs.items()}
+
+    [target], _ = look(made, cluster)
+
+    assert target.start == (3, 4)
+
+
+def test_plan_targets_retention_not_told(made: MadeArchive) -> None:
+    """A topic whose retention isn't told isn't refused for one."""
+    look(made, cluster_of(), replace(NEED, oldest_ms=0))
+
+
 def test_create_targets_fitted(made: MadeArchive) -> None:
     """What the target doesn't take is left out or changed, and each setting has its line."""
     cluster = FakeCluster({})
@@ -300,6 +380,97 @@ def test_create_targets_for_large_records(
 
     assert settings.config["max.message.bytes"] == str(expected)
     assert "would refuse the record at offset 7 in a.parquet" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "asked"),
+    [
+        ({}, (900, "producer")),
+        ({"compression.type": "gzip"}, (900, "gzip")),
+        ({"segment.bytes": "500"}, (500, "producer")),
+        ({"max.message.bytes": "700"}, (700, "producer")),
+    ],
+)
+def test_create_targets_limits(
+    made: MadeArchive, config: dict[str, str], asked: tuple[int, str]
+) -> None:
+    """Records are compared with the lowest limit that the topic will have, as it compresses."""
+    cluster, limits = FakeCluster({}), list[Any]()
+    cluster.broker = {"message.max.bytes": "900"}
+
+    def larger(*about: Any) -> tuple[()]:
+        limits.append(about)
+        return ()
+
+    make(made, TopicSettings(2, 1, 800, config), cluster=cluster, larger=larger)
+
+    assert limits[0] == ("new", *asked)
+
+
+def test_create_targets_compression_of_brokers(made: MadeArchive) -> None:
+    """A topic without a compression of its own has its brokers'."""
+    cluster, limits = FakeCluster({}), list[Any]()
+    cluster.broker |= {"compression.type": "zstd"}
+
+    make(
+        made, TopicSettings(2, 1), cluster=cluster, larger=lambda *about: limits.append(about) or ()
+    )
+
+    assert limits[0][2] == "zstd"
+
+
+def test_create_targets_limit_not_told(made: MadeArchive) -> None:
+    """A broker that doesn't tell its limit may have a lower one: the source's is set."""
+    cluster = FakeCluster({})
+    cluster.broker = {}
+
+    assert make(made, TopicSettings(2, 1, 4321), cluster=cluster)[0].config == {
+        "max.message.bytes": "4321"
+    }
+
+
+def test_create_targets_largest_batch(made: MadeArchive) -> None:
+    """The limit is that of the largest batch, which needn't be that of the largest record."""
+    cluster = FakeCluster({})
+    records = [Large("a.parquet", 7, 5000, 5500), Large("b.parquet", 8, 100, 6000)]
+
+    settings, _ = make(
+        made,
+        TopicSettings(2, 1, 900, {"segment.bytes": "5000"}),
+        cluster=cluster,
+        larger=lambda _, limit, codec: [each for each in records if each.batch > limit],
+    )
+
+    assert settings.config == {"max.message.bytes": "6000", "segment.bytes": "6000"}
+
+
+def test_create_targets_segment_large_enough(made: MadeArchive) -> None:
+    """A segment that takes the record stays as the source has it."""
+    records = [Large("a.parquet", 7, 5000, 6000)]
+
+    settings, _ = make(
+        made,
+        TopicSettings(2, 1, 900, {"segment.bytes": "9000", "max.message.bytes": "900"}),
+        larger=lambda _, limit, codec: [each for each in records if each.batch > limit],
+    )
+
+    assert settings.config == {"max.message.bytes": "6000", "segment.bytes": "9000"}
+
+
+def test_remove_made_unsure(
+    made: MadeArchive, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """A topic in which a transaction is open stays; Kafka's silence hides no other error."""
+    cluster = FakeCluster({TopicPartition("open", 0): Log(end=1, stable=0)})
+    remove_made(cluster, {"open": "id-of-open"})  # type: ignore[arg-type]
+    assert cluster.topic_names() == ["open"]
+
+    def silent(*_: object) -> None:
+        raise KafkaUnavailableError("no answer")
+
+    monkeypatch.setattr(cluster, "latest", silent)
+    remove_made(cluster, {"open": "id-of-open"})  # type: ignore[arg-type]
+    assert said[-1] == "topic open, which this run has created, is left: no answer"
 
 
 def test_remove_made(made: MadeArchive, said: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.shards import ProgressSlot
 from kafka_drain.republish.sending import attempts as module
 from kafka_drain.republish.sending.attempts import abort_shards, open_run
-from kafka_drain.republish.sending.producer import ProducerLost
+from kafka_drain.republish.sending.producer import ProducerLost, shard_transactional_id
 from kafka_drain.republish.sending.progress_store import ShardProgress
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
@@ -241,6 +241,59 @@ def test_abort_shards_counts_first(
         assert abort_shards(PLAN, run, {}, 1) == len(PLAN.shards)
         writers = [(str(chain[0].number), 2) for chain in PLAN.chains]
         assert fenced == [("open", 1), *writers]
+
+
+def test_open_run_names(group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers are fenced by the plan's own names: in a copy of the archive, others are at work."""
+    fenced: list[str] = []
+    plan = replace(PLAN, archive_id="a").sealed().value
+    assert plan.transactional_name != plan.kafka_name != plan.key
+
+    def fenced_producer(_: object, name: str, *more: object) -> Group:
+        fenced.append(name)
+        return group
+
+    monkeypatch.setattr(module, "fenced_producer", fenced_producer)
+    assert open_run(plan, run, {}) == 1
+    # What sends begins with the first offset that a file has.
+    for chain in plan.chains:
+        begun = ShardProgress(chain[0].first, 0, plan.sha256)
+        assert group.offsets[chain[0].progress] == begun
+
+    assert abort_shards(plan, run, {}, 1) == len(plan.shards)
+
+    opens = shard_transactional_id(plan.transactional_name, 0).removesuffix("0") + "open"
+    writers = [
+        shard_transactional_id(plan.transactional_name, chain[0].number) for chain in plan.chains
+    ]
+    assert fenced == [opens, opens, *writers]
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_abort_shards_within_chain(
+    group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch, missing: int
+) -> None:
+    """A writer with several shards is done with the last one, and is fenced until then."""
+    fenced: list[str] = []
+
+    def fenced_producer(_: object, name: str, *more: object) -> Group:
+        fenced.append(name.rpartition("-")[2])
+        return group
+
+    first, second = PLAN.shards
+    plan = replace(PLAN, shards=(first, replace(second, progress=first.progress))).sealed().value
+    [chain] = plan.chains
+    sent = first.records + second.records - missing
+    group.offsets = {
+        plan.attempts: ShardProgress(1, 0, plan.sha256),
+        first.progress: ShardProgress(second.end, sent, plan.sha256),
+    }
+    monkeypatch.setattr(module, "fenced_producer", fenced_producer)
+    run.mark_opened(plan)
+
+    assert abort_shards(plan, run, {}, 1) == len(chain) * missing
+
+    assert fenced == ["open", *["0"] * missing]
 
 
 def test_open_run_progress_lost(group: Group, run: RepublishRun) -> None:

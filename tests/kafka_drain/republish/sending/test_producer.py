@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
-from confluent_kafka import KafkaError
+from types import SimpleNamespace
+from typing import Any
 
-from kafka_drain.errors import ConfigError, KafkaDrainError, SourceRecordError
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kafka_drain.errors import (
+    AuthorizationError,
+    ConfigError,
+    KafkaDrainError,
+    SourceRecordError,
+)
+from kafka_drain.republish.sending import producer as module
 from kafka_drain.republish.sending.producer import (
+    COMMIT_SECONDS,
     TRANSACTION_TIMEOUT_MS,
     ProducerLost,
+    commit,
     fenced_producer,
+    repeat,
 )
 from kafka_drain.republish.sending.send_errors import explained, is_terminal
 
@@ -47,3 +59,89 @@ def test_explained_terminal(code: int, kind: type[KafkaDrainError], says: str) -
     assert type(found) is kind
     assert says in str(found)
     assert "a retry resumes" not in str(found)
+
+
+class Made:
+    """A producer that notes what it is made with and asked for."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.asked: list[Any] = []
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.asked.append(("list", topic, timeout))
+
+    def init_transactions(self, timeout: float) -> None:
+        self.asked.append(("init", timeout))
+
+
+def test_fenced_producer_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are sent once and in order, whatever a connection says; a sender adds its own."""
+    monkeypatch.setattr(module, "Producer", Made)
+    given = {"bootstrap.servers": "k:1", "socket.timeout.ms": "5000"}
+
+    made: Any = fenced_producer(given, "id", "t", 7.0, **{"linger.ms": 3})
+
+    wanted = {"bootstrap.servers": "k:1", "transactional.id": "id", "enable.idempotence": True}
+    assert made.settings.items() >= wanted.items()
+    assert made.settings["linger.ms"] == 3
+    assert int(made.settings["socket.timeout.ms"]) == 5000
+    # A commit waits for all acknowledgements, so they come before the transaction's own end.
+    assert made.settings["message.timeout.ms"] < made.settings["transaction.timeout.ms"]
+    # The broker, and not the client, says which records are too large.
+    assert made.settings["message.max.bytes"] == 1_000_000_000
+    # It connects first.
+    assert made.asked == [("list", "t", 7.0), ("init", 7.0)]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time; each pause takes ten seconds."""
+    now = [0.0]
+
+    def pause(_: float) -> None:
+        now[0] += 10
+
+    time = SimpleNamespace(monotonic=lambda: now[0], sleep=pause)
+    monkeypatch.setattr(module, "time", time)
+    return now
+
+
+def failing(error: KafkaError, times: int) -> Any:
+    """Return a call that fails so many times, and then returns how often it was called."""
+    calls: list[None] = []
+
+    def call(*_: object) -> int:
+        calls.append(None)
+        if len(calls) <= times:
+            raise KafkaException(error)
+        return len(calls)
+
+    return call
+
+
+RETRIABLE = KafkaError(KafkaError._TIMED_OUT, "slow", retriable=True)
+
+
+def test_repeat(clock: list[float]) -> None:
+    """What may help is tried again until the deadline; what needs a change is said at once."""
+    assert repeat(failing(RETRIABLE, 3), "x") == 4
+    with pytest.raises(ProducerLost, match="slow"):
+        repeat(failing(RETRIABLE, 99), "x", 30)
+    assert clock[0] == 60
+    with pytest.raises(ProducerLost):
+        repeat(failing(KafkaError(KafkaError._FENCED, "newer", fatal=True), 1), "x")
+    denied = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no", retriable=True)
+    with pytest.raises(AuthorizationError, match=r"^x: Kafka refused"):
+        repeat(failing(denied, 1), "x")
+    assert clock[0] == 60
+
+
+def test_commit_in_time(clock: list[float]) -> None:
+    """A commit isn't waited for longer than the transaction lasts."""
+    producer: Any = SimpleNamespace(commit_transaction=failing(RETRIABLE, 99))
+
+    with pytest.raises(ProducerLost):
+        commit(producer)
+
+    assert clock[0] == COMMIT_SECONDS == TRANSACTION_TIMEOUT_MS / 1000

@@ -16,7 +16,7 @@ from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.data_files.rows import columns_of
 from kafka_drain.errors import TopicError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.planning.placement import BY_KEY, partition_of_key
+from kafka_drain.republish.planning.placement import PARTITIONERS, partition_of_key
 from kafka_drain.republish.planning.plan import Target
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.republish.sending.arrow_records import provenance
@@ -229,6 +229,15 @@ def test_verify_from(
     assert bool(notes) is is_noted
 
 
+def test_verify_to_end(verified: Verified) -> None:
+    """Also what an open transaction keeps from consumers is waited for, as it may be lost."""
+    verified.cluster.logs[COPY] = Log(end=10, stable=8)
+
+    verified.verify()
+
+    assert verified.asked == [(COPY, 7, 10, False)]
+
+
 @pytest.mark.parametrize(("start", "first"), [(None, 7), (0, 0), (2, 2), (8, 8)])
 def test_verify_partition_from(verified: Verified, start: int | None, first: int) -> None:
     """One partition is read from a given offset on, which may be 0, or the plan's."""
@@ -260,14 +269,19 @@ def test_verify_provenance(verified: Verified, has_provenance: bool, is_sent: bo
     assert match.lost == (0 if match.is_exact else 3)
 
 
-@pytest.mark.parametrize("placed", [BY_KEY, "original"])
+@pytest.mark.parametrize("placed", [*PARTITIONERS, "original"])
 def test_verify_by_key(verified: Verified, placed: str) -> None:
     """Of what keys spread, each partition is to have its own, by the plan's count of them."""
     keys: list[bytes | None] = [*(b"%d" % number for number in range(20)), None]
-    shard = replace(verified.plan.shards[0], target_partition=None if placed == BY_KEY else 0)
+    is_spread = placed in PARTITIONERS
+    # Of which records without a key have their place.
+    source = TopicPartition("t", 1)
+    shard = replace(
+        verified.plan.shards[0], source=source, target_partition=None if is_spread else 0
+    )
     verified.plan = replace(verified.plan, shards=(shard,), placement=placed)
     verified.files = {0: [[(at, key, b"v") for at, key in enumerate(keys)]]}
-    places = [partition_of_key(key, 2, 0, BY_KEY) if placed == BY_KEY else 0 for key in keys]
+    places = [partition_of_key(key, 2, 1, placed) if is_spread else 0 for key in keys]
     for tp in (COPY, COPY_1):
         sent = [key for key, to in zip(keys, places, strict=True) if to == tp.partition]
         verified.there[tp] = [[(key, b"v", None) for key in sent]]
