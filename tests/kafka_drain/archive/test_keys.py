@@ -337,13 +337,85 @@ def test_rewrap_order(tmp_path: Path, have: Callable[..., None]) -> None:
     assert older is not None
     assert newest is not None
 
-    plan_rewrap(root, NEW).apply()
+    plan = plan_rewrap(root, NEW)
+    assert ([*plan.due], plan.kept) == ([older["current"]], 1)
+    plan.apply()
+    assert (dict(plan_rewrap(root, NEW).due), plan_rewrap(root, NEW).kept) == ({}, 2)
 
     again = keys_for_writing(root, NEW)
     assert again is not None
     assert again["current"] == newest["current"] != older["current"]
     assert {each["key"] for each in again["keys"]} == {NEW.key}
     assert encryption_of(root) == NEW
+
+
+def test_rewrap_beside_another(
+    tmp_path: Path, have: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document that another rewrap has removed meanwhile is gone as it should be."""
+    root = UPath(tmp_path / "archive")
+    have("old", "new")
+    keys_for_writing(root, OLD)
+    found = keys.older_documents
+
+    def remove(root: UPath) -> list[UPath]:
+        older = found(root)
+        for path in older:
+            path.unlink()
+        return older
+
+    monkeypatch.setattr(keys, "older_documents", remove)
+
+    plan_rewrap(root, NEW).apply()
+
+    assert [path.name[-9:] for path in (root / FOLDER).iterdir()] == ["0002.json"]
+
+
+def test_rewrap_lost_of_one(
+    tmp_path: Path, have: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older document of one data key is no way out for another, whose master key is lost."""
+    root = UPath(tmp_path / "archive")
+    have("old", "new", "lost")
+    keys_for_writing(root, OLD)
+    kill_rewrap(root, monkeypatch)
+    lost = keys_for_writing(root, Encryption(kms="file", key="lost"))
+    assert lost is not None
+    have("old", "new")
+
+    with pytest.raises(KeyUnavailableError, match="has no key 'lost'") as said:
+        plan_rewrap(root, NEW).apply()
+
+    assert "remove" not in str(said.value)
+    assert len([*(root / FOLDER).iterdir()]) == 3
+
+
+def test_refuse_encrypted(tmp_path: Path, have: Callable[..., None]) -> None:
+    """What can't read encrypted files refuses an archive that has some, and no other."""
+    root = UPath(tmp_path / "archive")
+    refuse_encrypted(root, "this can't read")
+    have("old")
+    keys_for_writing(root, OLD)
+
+    with pytest.raises(ConfigError, match=r"has encrypted files, which this can't read"):
+        refuse_encrypted(root, "this can't read")
+
+
+def test_damaged_keys_beside_rewrap(
+    tmp_path: Path, have: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document that was replaced since it was listed hides no other that is damaged."""
+    have("old", "new")
+    root = UPath(tmp_path)
+    for encryption in (OLD, NEW):
+        keys_for_writing(root, encryption)
+    first, second = sorted((tmp_path / FOLDER).iterdir())
+    listed = data_keys.list_keys(root)
+    first.unlink()
+    second.write_bytes(b"")
+    monkeypatch.setattr(keys, "list_keys", lambda _: listed)
+
+    assert [found.where for found in damaged_keys(root)] == [f"{FOLDER}/{second.name}"]
 
 
 def test_damaged_keys(tmp_path: Path, have: Callable[..., None]) -> None:

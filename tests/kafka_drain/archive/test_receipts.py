@@ -22,12 +22,14 @@ from kafka_drain.archive.receipts import (
     SealedFile,
     SealedPartition,
     parse_receipt,
+    records_of,
+    unknown_files,
 )
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.storage.sealed_json import seal
 
-A = TopicPartition("t", 0)
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 SMALL = Receipt(
     pipeline="p\u00e9",
     cluster_id="c",
@@ -307,6 +309,77 @@ def test_parse_receipt_unknown_reason() -> None:
 
     with pytest.raises(ReceiptError, match="gremlins"):
         parse_receipt(content)
+
+
+def test_receipt_of_segment() -> None:
+    """A receipt tells where it lies, which offsets it has, and its age among others."""
+    part = SMALL.partitions[0]
+    other = replace(part, partition=1, start=3, end=9, records=2)
+    receipt = replace(SMALL, partitions=(part, other))
+    window = replace(SMALL, generation=None, window="w", replaces=("old",))
+
+    assert receipt.where == "generations/0001/receipts/000000000007.json"
+    assert window.where == "windows/w/receipt.json"
+    assert (receipt.position, window.position) == ((1, 7), (0, 7))
+    assert (receipt.starts, receipt.ends) == ({A: 0, B: 3}, {A: 5, B: 9})
+    assert (receipt.offsets, receipt.records) == (11, 6)
+    # A compaction keeps the records, a repair has read them again.
+    assert window.drained_again == ("old",)
+    assert replace(window, provenance={"a receipt": "its hash"}).drained_again == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({A: [OffsetRange(4, 9)]}, True),
+        ({A: [OffsetRange(5, 9)]}, False),
+        ({A: [OffsetRange(5, 9)], B: [OffsetRange(0, 1)]}, False),
+        ({}, False),
+    ],
+)
+def test_receipt_covers(wanted: dict[TopicPartition, list[OffsetRange]], expected: bool) -> None:
+    """A segment covers offsets of its own partitions, up to its end."""
+    assert SMALL.covers(wanted) is expected
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "to_ms", "expected"),
+    [(0, 1, False), (0, 2, True), (2, 3, True), (3, 9, False)],
+)
+def test_receipt_covers_time(from_ms: int, to_ms: int, expected: bool) -> None:
+    """A segment has records from its first time to its last one; without times, none are known."""
+    part = SMALL.partitions[0]
+    unknown = replace(part, partition=1, first_timestamp=None, last_timestamp=None)
+
+    for parts in ((part,), (unknown, part)):
+        assert replace(SMALL, partitions=parts).covers_time(from_ms, to_ms) is expected
+    assert not replace(SMALL, partitions=(unknown,)).covers_time(from_ms, to_ms)
+
+
+def test_records_of() -> None:
+    """The records of files are counted by partition, over all files."""
+    both = SealedFile("g", 9, "ab", (SealedContent.of(A, 4, 4, 1), SealedContent.of(B, 0, 9, 3)))
+
+    assert records_of([*SMALL.files, both]) == {A: 5, B: 3}
+
+
+def test_unknown_files() -> None:
+    """Without a fingerprint, nothing says what Spark read of the files that have records."""
+    empty = SealedFile("g", 9, "ab", (SealedContent.of(A, 4, 4, 0),))
+    receipt = replace(SMALL, files=(*SMALL.files, empty))
+
+    assert unknown_files(receipt) == []
+    assert unknown_files(replace(receipt, fingerprint=None)) == [*SMALL.files]
+
+
+@pytest.mark.parametrize("pair", [[0], [0, 1, 2], [0, "5"], [0, 5.0], [0, True], {"0": 5}, None])
+def test_parse_receipt_no_range(pair: object) -> None:
+    """Offsets that aren't two numbers are refused by words, whoever has sealed them."""
+    document = json.loads(BYTES)
+    document["partitions"][0]["gaps"] = {"control": [pair]}
+
+    with pytest.raises(ReceiptError, match=r"expected two offsets, \[start, end\]"):
+        parse_receipt(sealed(document))
 
 
 def test_receipt_names_sort() -> None:

@@ -58,7 +58,7 @@ def test_observe_retry() -> None:
 
 def test_observe_idle_before() -> None:
     """A partition without new records before a transaction stands still since the transaction."""
-    idle = observe({}, held(10, 10), "run 0", 0.0)
+    idle = observe({}, held(10, 10), "run 0", 50.0)
     first = observe(idle, held(10, 15), "run 1", 100.0)
     second = observe(first, held(10, 18), "run 2", 100.0 + HOUR)
 
@@ -103,6 +103,17 @@ def test_expiry_warnings(first: int, end: int, warns: bool) -> None:
 
     assert bool(warnings) is warns
     assert all(f"where this drain ends, in {59 * 60 // 60} min" in text for text in warnings)
+
+
+def test_expiry_warnings_figures() -> None:
+    """The rate is that between the two runs, and what is left is that of this drain."""
+    at = 1_767_000_000.0
+    before = observe({}, {A: KafkaBounds(5_000, 9_000, 9_000)}, "run 1", at)
+
+    [warning] = expiry_warnings(before, {A: 5_500}, {A: 5_600}, 2 * HOUR, at + HOUR / 2)
+
+    assert "Kafka deletes 0.3 offsets/s of t-0 and will reach offset 5,600" in warning
+    assert "in 6 min 0 s; the next drain starts in 2 h" in warning
 
 
 def test_expiry_warnings_first_run() -> None:

@@ -44,6 +44,8 @@ def test_decrypt_locally_round_trip() -> None:
         (KEY, lambda text: "A" * 8 + text[8:], "id"),
         (KEY, lambda text: text[:-8], "id"),
         (KEY, lambda text: "no base64!", "id"),
+        # The same bytes, written otherwise.
+        (KEY, lambda text: f"{text[:8]}!{text[8:]}", "id"),
         (KEY, lambda text: "", "id"),
     ],
 )
@@ -82,6 +84,7 @@ SHORT = base64.b64encode(b"sixteen bytes...").decode()
         ("[]", 0o600, "isn't a JSON object"),
         ('{"a": 1}', 0o600, "key 'a' isn't base64"),
         ('{"a": "secret!"}', 0o600, "key 'a' isn't base64"),
+        (json.dumps({"a": f"!{base64.b64encode(KEY).decode()}"}), 0o600, "key 'a' isn't base64"),
         (json.dumps({"a": SHORT}), 0o600, "key 'a' has 16 bytes"),
     ],
 )

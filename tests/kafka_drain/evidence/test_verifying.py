@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.errors import ConfigError, EvidenceError
+from kafka_drain.evidence.heads import heads_of
 from kafka_drain.evidence.keys import SigningKey, trusted
 from kafka_drain.evidence.signing import Signer
 from kafka_drain.evidence.statement import MEANINGS, Statement
@@ -41,12 +44,18 @@ Evidence = tuple[Path, Path, SigningKey, Archive]
 
 def test_verify_evidence(evidence: Evidence) -> None:
     """What is verified says what it proves, what it doesn't, and what was signed."""
-    report, _, key, _ = evidence
+    report, _, key, archive = evidence
     found = verify_evidence("it", report.read_bytes(), trusted([key.public])).to_dict()
 
     assert found["verified"] is True
     assert found["kind"] == "validation"
     assert found["key"] == key.public.id
+    assert (found["file"], found["lines"]) == ("it", 1)
+    assert found["sha256"] == hashlib.sha256(report.read_bytes()).hexdigest()
+    assert (found["archive"], found["pipeline"]) == (archive.identity(), "golden")
+    assert found["signed_at"] == "2026-01-01T00:00:00.000+00:00"
+    assert found["heads"] == heads_of(read_journal(archive.root))
+    assert [*found["files"]] == ["reports/run.json"]
     assert found["document"]["verdict"] == "complete"
     assert "no byte was changed since" in found["proven"][0]
     assert any("pass --archive" in text for text in found["not_proven"])
@@ -74,6 +83,8 @@ def test_verify_witness(evidence: Evidence) -> None:
     found = verify_evidence("it", content, keys)
 
     assert found.to_dict()["lines"] == 2
+    assert found.sha256 == hashlib.sha256(content).hexdigest()
+    assert (found.statement, found.key_id) == (found.lines[-1].statement, key.public.id)
     assert "2 lines, none changed" in found.proven[0]
     for place in range(0, len(content), 7):
         changed = bytearray(content)

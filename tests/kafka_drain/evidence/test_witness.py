@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_drain.errors import ConfigError, DeliveryError, EvidenceError
+from kafka_drain.errors import ConfigError, DeliveryError, EvidenceError, TopicError
 from kafka_drain.evidence.witness import WitnessFile, WitnessTopic, open_witness
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
@@ -25,6 +26,28 @@ def test_witness_file(tmp_path: Path) -> None:
     assert witness.append(lambda lines: b"second %d\n" % len(lines))
     assert not witness.append(lambda lines: None)
     assert witness.lines() == [b"first 0\n", b"second 1\n"]
+
+
+def test_witness_file_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line is on the disk before it is said to be written; others may read it."""
+    path, sizes, fsync = tmp_path / "witness.jsonl", [], os.fsync
+
+    def follow(opened: int) -> None:
+        sizes.append(os.fstat(opened).st_size)
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", follow)
+
+    WitnessFile(path).append(lambda lines: b"first\n")
+
+    assert sizes == [6]
+    assert path.stat().st_mode & 0o777 == 0o644 & ~umask()
+
+
+def umask() -> int:
+    """Return the process's umask."""
+    os.umask(mask := os.umask(0))
+    return mask
 
 
 def test_witness_file_half_line(tmp_path: Path) -> None:
@@ -103,6 +126,21 @@ class Producer:
         return 0
 
 
+def test_witness_topic_lines_committed() -> None:
+    """A line of a transaction that is open isn't there yet; a topic that isn't there is said."""
+    tp = TopicPartition("w", 0)
+
+    def contents(_: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        rows = [{"value": b"%d\n" % at, "partition": 0, "offset": at} for at in range(3)]
+        return [row for row in rows if row["offset"] in span]
+
+    cluster: Any = FakeCluster({tp: Log(end=3, stable=2)}, contents=contents)
+
+    assert WitnessTopic(cluster, "w").lines() == [b"0\n", b"1\n"]
+    with pytest.raises(TopicError, match="topic gone doesn't exist"):
+        WitnessTopic(cluster, "gone").lines()
+
+
 def witness_topic(*lines: bytes | None) -> WitnessTopic:
     """Return a witness in a topic that has some lines; another partition has others."""
     tps = {TopicPartition("w", 0): lines, TopicPartition("w", 1): (b"of nobody\n",)}
@@ -134,6 +172,8 @@ def test_witness_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sent == [("w", b"third of 2\n", 0)]
     # That has all in-sync replicas acknowledge it.
     assert settings["enable.idempotence"] is True
+    # It gives up while it is waited for, so that it says why.
+    assert settings["message.timeout.ms"] < 60_000
     assert settings["bootstrap.servers"] == "fake:9092"
 
 

@@ -15,6 +15,7 @@ from kafka_drain.metadata_log.manifest import (
     ManifestLog,
     SinkFile,
     assemble,
+    line_of,
     logs_to_read,
     parse_log,
 )
@@ -322,6 +323,27 @@ def test_assemble_duplicate_in_one_log() -> None:
     _, findings = assemble([log], DATA)
 
     assert [(Reason.MANIFEST_DUPLICATE, f"{WHERE}/0")] == [(f.reason, f.where) for f in findings]
+
+
+def test_parse_log_after_blank_or_deleted() -> None:
+    """What follows a blank line, a deleted file or a line that can't be used is read."""
+    content = log_of(line("a"), "", line("b", action="delete"), "{", line("c"))
+
+    log, findings = parse_log("5", content, DATA)
+
+    assert log is not None
+    assert [file.path for file in log.added] == ["a", "c"]
+    assert log.deleted == frozenset({"b"})
+    assert [(found.reason, found.line) for found in findings] == [(Reason.MANIFEST_CORRUPT, 5)]
+
+
+def test_line_of() -> None:
+    """A file's line is the last one that names it, whatever other lines are like."""
+    content = log_of(line("a"), "", "{", line("b"), line("a"), line("c"))
+
+    assert [line_of(content, path, DATA) for path in ("a", "b", "c", "d")] == [6, 5, 7, None]
+    # The first line says the version.
+    assert line_of(line("a").encode(), "a", DATA) is None
 
 
 def test_assemble_delete() -> None:

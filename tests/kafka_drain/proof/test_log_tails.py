@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,14 @@ from hypothesis import strategies as st
 from kafka_drain.archive.fold import Fold
 from kafka_drain.archive.receipts import SealedTail
 from kafka_drain.archive.topic_settings import write_topic_settings
-from kafka_drain.errors import DataLossError, SourceRecordError
+from kafka_drain.errors import (
+    ArchiveError,
+    DataFileError,
+    DataLossError,
+    KeyUnavailableError,
+    KmsUnavailableError,
+    SourceRecordError,
+)
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.kafka.topics import TopicSettings
@@ -242,6 +250,73 @@ def test_archived_tails_older_window(made: MadeArchive) -> None:
     made.seal_window("older", {A: dense(10, 20, FIRST_MS)})
 
     assert archived_tails(made.archive.snapshot(), [A])[A].offset == 29
+
+
+@pytest.mark.parametrize("splits", ["generations", "receipts", "gaps"])
+def test_archived_tails_left_to_windows(made: MadeArchive, splits: str) -> None:
+    """What generations have left to repairs' windows counts up to the newest such offset."""
+    first, second = gap(0, 5, GapReason.WINDOW), gap(6, 20, GapReason.WINDOW)
+    made.seal_window("repair_1", {A: dense(0, 5, FIRST_MS)})
+    made.seal_window("repair_2", {A: dense(6, 20, FIRST_MS)})
+    if splits == "gaps":
+        made.seal({}, gaps=[first, gap(5, 6), second])
+    else:
+        made.seal({}, gaps=[first, gap(5, 6)])
+        if splits == "generations":
+            made.open_generation()
+            made.start_at({A: 6})
+        made.seal({}, gaps=[second])
+
+    tail = archived_tails(made.archive.snapshot(), [A])[A]
+
+    assert (tail.offset, tail.hash is None) == (19, False)
+
+
+@pytest.mark.parametrize(("looked_at", "is_found"), [(3, True), (2, False)])
+@pytest.mark.parametrize("limit", ["GENERATIONS", "RECEIPTS"])
+def test_archived_tails_bounded(
+    made: MadeArchive,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    looked_at: int,
+    *,
+    is_found: bool,
+) -> None:
+    """A partition's newest record is looked for as far back as is allowed, and no further."""
+    monkeypatch.setattr(log_tails, limit, looked_at)
+    made.seal({A: dense(0, 10, FIRST_MS)})
+    if limit == "GENERATIONS":
+        made.open_generation()
+        made.open_generation()
+    else:
+        generation = made.archive.generation(1)
+        made.seal({B: dense(0, 5, FIRST_MS)})
+        made.seal({A: dense(10, 12, FIRST_MS)})
+        names = generation.receipt_names()
+        for name in names[1:]:
+            (generation.folder / "receipts" / name).write_text("{}")
+
+    found = archived_tails(made.archive.snapshot(), [A])
+
+    assert {tp: tail.offset for tp, tail in found.items()} == ({A: 9} if is_found else {})
+
+
+def test_compare_expired_meanwhile(made: MadeArchive) -> None:
+    """A record that Kafka deletes between two questions isn't missing; others are compared."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+    snapshot, other = made.archive.snapshot(), TopicPartition("u", 0)
+    tails = {**archived_tails(snapshot, [A]), other: SealedTail.of(5, "0" * 16)}
+    cluster: Any = cluster_of(as_archived(), first=25)
+    cluster.logs[other] = Log(end=40)
+
+    found = compare_with_logs(snapshot, cluster, tails, {A: 0, other: 0}, {A: 40, other: 40})
+
+    assert found.verdict_of(A) == LogVerdict.UNKNOWN
+    assert found.verdict_of(other) == LogVerdict.REWRITTEN
+    # Of a partition of which Kafka says only one of its ends, nothing is.
+    for first, end in ({other: 0}, {A: 40, other: 40}), ({A: 0, other: 0}, {other: 40}):
+        alone = compare_with_logs(snapshot, cluster, tails, first, end)
+        assert A not in {**alone.rewritten, **alone.unknown}
 
 
 def sink_files(made: MadeArchive, batch: Batch) -> list[SinkFile]:
@@ -475,6 +550,19 @@ def test_compare_no_record(made: MadeArchive, config: dict[str, str], verdict: L
     assert compare(made, cluster) == {A: verdict}
 
 
+def test_compare_internal_topic(tmp_path: Path) -> None:
+    """Kafka compacts its own topics, whatever their settings say."""
+    tp = TopicPartition("__consumer_offsets", 0)
+    made = MadeArchive(tmp_path / "internal", {tp.topic: "id"})
+    made.seal({tp: dense(0, 20, FIRST_MS)})
+    snapshot, logs = made.archive.snapshot(), {tp: Log(end=40)}
+    cluster: Any = FakeCluster(logs, topic_ids={tp.topic: "id"}, contents=as_archived(None, (19,)))
+
+    found = compare_with_logs(snapshot, cluster, archived_tails(snapshot, [tp]), {tp: 0}, {tp: 40})
+
+    assert found.verdict_of(tp) == LogVerdict.SAME
+
+
 @pytest.mark.parametrize(
     ("topic_id", "end", "rewritten_from", "verdict"),
     [
@@ -585,6 +673,80 @@ def test_first_rewritten_same_content(made: MadeArchive) -> None:
     assert found == FirstRewritten(13, True, 13)
 
 
+def test_first_rewritten_same_epoch(made: MadeArchive) -> None:
+    """A record with the newest one's leader epoch wasn't sent again."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+    snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived(19))
+    cluster.epoch_from = {A: (13, 3)}
+    tail = SealedTail.of(19, archived_tails(snapshot, [A])[A].hash, 3)
+
+    found = first_rewritten(snapshot, cluster, A, tail)  # type: ignore[arg-type]
+
+    assert found == FirstRewritten(19, True, 19)
+
+
+def test_rewritten_logs_open_transaction(made: MadeArchive) -> None:
+    """What an open transaction hides is there: such a log isn't shorter than what was drained."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+    logs = {A: Log(end=20, stable=5), B: Log(end=20)}
+    snapshot, ids = made.archive.snapshot(), {"t": "id-of-t"}
+
+    def found(rewritten: int | None) -> dict[TopicPartition, int]:
+        cluster: Any = FakeCluster(logs, topic_ids=ids, contents=as_archived(rewritten))
+        return rewritten_logs(snapshot, cluster, {A: 20})
+
+    assert found(None) == {}
+    assert found(13) == {A: 13}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ArchiveError("x"),
+        DataFileError("x"),
+        KeyUnavailableError("x"),
+        KmsUnavailableError("x"),
+        PermissionError("x"),
+    ],
+)
+def test_compare_file_unreadable(
+    error: Exception, made: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that can't be read now, for whatever reason, isn't compared, and stops nobody."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+
+    def read(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("kafka_drain.data_files.reader.read_records", read)
+
+    assert compare(made, cluster_of(as_archived())) == {A: LogVerdict.UNKNOWN}
+
+
+@pytest.mark.parametrize("damaged", ["receipt", "generation", "plan"])
+def test_first_rewritten_damaged(damaged: str, made: MadeArchive) -> None:
+    """Of what a damaged document would have named, nothing is compared; the rest is."""
+    made.start_at({A: 5})
+    made.seal({A: dense(5, 8, FIRST_MS)})
+    made.seal({A: dense(8, 10, FIRST_MS)})
+    made.seal_window("first", {A: dense(0, 5, FIRST_MS)})
+    made.open_generation()
+    made.start_at({A: 10})
+    made.seal({A: dense(10, 20, FIRST_MS)})
+    tail = archived_tails(made.archive.snapshot(), [A])[A]
+    place, after = {
+        "receipt": ("generations/0001/receipts/000000000000.json", 8),
+        "generation": ("generations/0001/generation.json", 10),
+        "plan": ("windows/first/plan.json", 5),
+    }[damaged]
+    (made.root / place).write_text("{")
+    snapshot = made.archive.snapshot()
+
+    for rewritten in (after + 1, 13):
+        cluster: Any = cluster_of(as_archived(rewritten))
+        assert first_rewritten(snapshot, cluster, A, tail).start == rewritten
+
+
 def test_first_rewritten_before_what_kafka_has(made: MadeArchive) -> None:
     """If Kafka has deleted what came before, an earlier record may have been rewritten too."""
     made.seal({A: dense(0, 20, FIRST_MS)})
@@ -670,6 +832,24 @@ def test_unsealed_tails(made: MadeArchive) -> None:
     assert {tp: tail.offset for tp, tail in tails.items()} == {A: 19, B: 3}
     assert all(tail.hash for tail in tails.values())
     assert unreadable == []
+
+
+def test_unsealed_tails_newest_files(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many files, the newest are read; of a partition's files, the one that ends last."""
+    data = Path(str(made.root), made.archive.generation(1).data_name)
+
+    def listed(modified: int, start: int, end: int) -> SinkFile:
+        [file] = sink_files(made, {A: dense(start, end, FIRST_MS)})
+        path = file.path.replace("part-", f"part-{modified}-")
+        (data / file.path).rename(data / path)
+        return replace(file, path=path, modified=modified)
+
+    files = [listed(4, 10, 20), listed(1, 30, 40), listed(3, 20, 30)]
+    monkeypatch.setattr(log_tails, "FILES", 2)
+
+    tails, _ = unsealed_tails(made.archive.generation(1), "parquet", files)
+
+    assert {tp: tail.offset for tp, tail in tails.items()} == {A: 29}
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

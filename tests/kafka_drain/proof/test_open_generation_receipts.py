@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.findings import Reason, errors
 from kafka_drain.gaps import GapReason
+from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange
-from kafka_drain.proof import gap_explanation
+from kafka_drain.proof import gap_explanation, open_generation, validation
+from kafka_drain.proof.committed_files import FilesRead, read_committed_files
 from kafka_drain.proof.open_generation import ask_bounds
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.archive.test_soundness import cut
@@ -38,8 +41,12 @@ def of_another(receipt: Receipt) -> Receipt:
 def test_validate_receipt_written_again(
     archive: Archive, change: Callable[[Receipt], Receipt], scope: str
 ) -> None:
-    """A receipt that was changed and sealed again is found by the one after it, in each scope."""
+    """A receipt that was changed and sealed again is found by the one after it, in each scope.
+
+    Then nothing is sealed after it.
+    """
     generation = archive.generation(1)
+    add_batch(generation, 14, END, 50)
     name = generation.receipt_names()[-2]
     changed = change(generation.read_receipt(name))
     (generation.folder / "receipts" / name).unlink()
@@ -92,3 +99,57 @@ def test_ask_bounds_growing() -> None:
 
     assert bounds.earliest == 3
     assert bounds.high_watermark == bounds.last_stable == 11
+
+
+@pytest.mark.parametrize("damaged", ["receipt", "identity", "generation"])
+@pytest.mark.parametrize("scope", ["open", "all"])
+def test_validate_seals_nothing_beside_damage(archive: Archive, damaged: str, scope: Any) -> None:
+    """Where something sealed is missing or was changed, no further batch is sealed."""
+    add_batch(open_next(archive, "parquet", ["topic"]), 0, END, 50)
+    closed = archive.generation(1)
+    if damaged == "receipt":
+        (closed.folder / "receipts" / closed.receipt_names()[-1]).unlink()
+    elif damaged == "identity":
+        path = archive.root / "archive.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"pipeline": "another"}))
+    else:
+        path = closed.folder / "generation.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"reason": "another"}))
+
+    report = validate_archive(archive, golden_cluster(), scope=scope)  # type: ignore[arg-type]
+
+    assert errors(report.findings)
+    assert report.receipts_written == 0
+    assert archive.generation(2).receipt_names() == []
+
+
+@pytest.mark.parametrize(("many", "is_asked"), [(1, True), (2, False)])
+def test_validate_many_files(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, many: int, *, is_asked: bool
+) -> None:
+    """Only more new files than are read here are given to others, with their format."""
+    add_batch(archive.generation(1), 14, END, 50)
+    monkeypatch.setattr(open_generation, "MANY_FILES", many)
+    asked: list[Any] = []
+
+    def read_many(owner: Generation, files: Collection[SinkFile], file_format: str) -> FilesRead:
+        asked.append((owner.name, [file.batch for file in files], file_format))
+        return read_committed_files(owner, files, file_format)
+
+    report = validate_archive(archive, golden_cluster(), read_many=read_many)  # type: ignore[arg-type]
+
+    assert asked == ([("generations/0001", [14, 14], "parquet")] if is_asked else [])
+    assert report.receipts_written == 1
+
+
+@pytest.mark.parametrize("scope", ["open", "all"])
+def test_validate_charted(archive: Archive, monkeypatch: pytest.MonkeyPatch, scope: Any) -> None:
+    """The chart has the newest receipts, and then what isn't sealed yet."""
+    add_batch(archive.generation(1), 14, END, 50)
+    for module in (open_generation, validation):
+        monkeypatch.setattr(module, "CHARTED", 2)
+
+    report = validate_archive(archive, golden_cluster(), scope=scope)  # type: ignore[arg-type]
+
+    assert [each["last"] for each in report.batches] == [12, 13, 14]
+    assert [each["sealed_at"] is None for each in report.batches] == [False, False, True]

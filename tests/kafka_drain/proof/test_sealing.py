@@ -12,13 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.archive.receipt_chain import check_link
-from kafka_drain.archive.receipts import FileSet, KafkaBounds, Receipt, SealedTail, parse_receipt
+from kafka_drain.archive.receipts import (
+    FILE_NOTES,
+    FileSet,
+    KafkaBounds,
+    Receipt,
+    SealedTail,
+    parse_receipt,
+)
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.proof.offset_checks import Segment, check_offsets, missing_offsets
-from kafka_drain.proof.sealing import Identity, seal_segment, seal_window
+from kafka_drain.proof.sealing import Identity, seal_deletion, seal_segment, seal_window
 from tests.kafka_drain.drained import A, B, contents_of, held, offsets_in, parts_read
 
 IDENTITY = Identity("p", "c", {"t": "id of t", "u": "id of u"})
@@ -253,7 +260,7 @@ def test_seal_segment_tail() -> None:
     """
     batches = [
         Batch(Segment(0, 0, {A: OffsetRange(5, 7)}), {A: {5: REASONS[0], 6: REASONS[1]}}),
-        Batch(Segment(1, 1, {A: OffsetRange(7, 9)}), {A: {7: 1, 8: 0}}),
+        Batch(Segment(1, 1, {A: OffsetRange(7, 9)}), {A: {7: 0, 8: 0}}),
         Batch(
             Segment(2, 2, {A: OffsetRange(9, 10), B: OffsetRange(0, 1)}),
             {A: {9: REASONS[0]}, B: {0: REASONS[0]}},
@@ -263,7 +270,9 @@ def test_seal_segment_tail() -> None:
             {A: {}, B: {1: 0, 2: REASONS[0]}},
         ),
     ]
-    older, newer, first = SealedTail.of(4, "ab", 1), SealedTail.of(8, None, 3), SealedTail.of(1)
+    [file] = batches[1].files
+    batches[1].files = [replace(file, contents=(replace(file.contents[0], last_hash="cd"),))]
+    older, newer, first = SealedTail.of(4, "ab", 1), SealedTail.of(8, "cd", 3), SealedTail.of(1)
 
     receipts = seal(batches, tails={A: older}, epochs={(A, 7): 2, (A, 8): 3})
 
@@ -317,3 +326,80 @@ def test_seal_window_ranges(file_of_all: bool) -> None:
     assert (receipt.offsets, receipt.records) == (8, 6)
     assert (receipt.generation, receipt.previous, receipt.replaces) == (None, None, ("lost",))
     assert receipt.files_so_far == FileSet().plus((file.path, 1) for file in files)
+
+
+def test_seal_segment_names() -> None:
+    """A receipt says whose it is, when it was sealed, what it follows, and what was accepted."""
+    batch = Batch(Segment(3, 4, {B: OffsetRange(0, 2)}), {B: {0: 0, 1: GapReason.EXPIRED}})
+
+    [receipt] = seal(
+        [batch], generation=2, previous="ab" * 32, acknowledged=["t:1:1-2"], sealed_at="today"
+    )
+
+    assert (receipt.pipeline, receipt.cluster_id, receipt.window) == ("p", "c", "")
+    assert (receipt.generation, receipt.first_batch, receipt.last_batch) == (2, 3, 4)
+    assert (receipt.previous, receipt.sealed_at) == ("ab" * 32, "today")
+    assert (receipt.fingerprint, receipt.acknowledged) == ("ff", ("t:1:1-2",))
+
+
+def test_seal_window_names() -> None:
+    """A window's receipt says the same, with the ids of topics of which it has lost offsets only.
+
+    So does that of deleted files, whose offsets are gaps one by one.
+    """
+    how: dict[str, Any] = {"identity": IDENTITY, "window": "w", "sealed_at": "today"}
+    gaps = [
+        Gap(A, OffsetRange(7, 9), GapReason.DELETED),
+        Gap(A, OffsetRange(1, 4), GapReason.DELETED),
+    ]
+
+    window = seal_window(
+        [(A, OffsetRange(0, 1))],
+        [held(A, "y", [0]), held(A, "x", [0])],
+        [],
+        replaces=["old"],
+        fingerprint="ff",
+        acknowledged=["u:0:5-6"],
+        provenance={"a receipt": "its hash"},
+        **how,
+    )
+    deletion = seal_deletion(gaps, replaces=["gone"], **how)
+
+    for receipt in (window, deletion):
+        assert (receipt.pipeline, receipt.cluster_id, receipt.sealed_at) == ("p", "c", "today")
+        assert (receipt.window, receipt.generation, receipt.previous) == ("w", None, None)
+        assert (receipt.first_batch, receipt.last_batch) == (0, 0)
+        assert parse_receipt(receipt.to_bytes()) == receipt
+    assert [file.path for file in window.files] == ["x", "y"]
+    assert (window.fingerprint, window.replaces) == ("ff", ("old",))
+    assert (window.acknowledged, window.topics) == (("u:0:5-6",), dict(IDENTITY.topics))
+    assert window.provenance == {"a receipt": "its hash"}
+    assert (deletion.replaces, deletion.topics) == (("gone",), {"t": "id of t"})
+    assert (deletion.files, deletion.files_so_far, deletion.records) == ((), FileSet(), 0)
+    assert [(part.tp, part.range, dict(part.gaps)) for part in deletion.partitions] == [
+        (gap.tp, gap.range, {GapReason.DELETED: (gap.range,)}) for gap in gaps
+    ]
+
+
+def test_seal_segment_file_notes() -> None:
+    """A receipt keeps what is known of a file: its size, hashes, records, order and times."""
+    file = replace(
+        held(A, "x", [0, 2, 1]),
+        sha256="ab",
+        bytes=7,
+        nul_header_names=False,
+        fingerprint="0f",
+        index_sha256="cd",
+    )
+    batch = Batch(Segment(0, 0, {A: OffsetRange(0, 3)}), {A: {}})
+    batch.files = [file]
+
+    [receipt] = seal([batch])
+
+    [sealed] = receipt.files
+    assert (sealed.path, sealed.bytes, sealed.sha256) == ("x", 7, "ab")
+    for name in FILE_NOTES:
+        assert getattr(sealed, name) == getattr(file, name)
+    [content] = sealed.contents
+    assert (content.tp, content.first, content.last, content.records) == (A, 0, 2, 3)
+    assert (content.first_timestamp, content.last_timestamp, content.ascending) == (0, 20, False)

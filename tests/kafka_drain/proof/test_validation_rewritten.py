@@ -40,3 +40,35 @@ def test_validate_log_rewritten(
     found = [each for each in report.findings if each.reason == Reason.LOG_REWRITTEN]
     assert {str(each.subject) for each in found} == ({str(P1)} if is_found else set())
     assert all("has another record than the archive" in each.detail for each in found)
+
+
+@pytest.mark.parametrize(
+    ("others", "is_sealed"),
+    [
+        # The newest sealed record is another one now, and the batch is as Kafka has it: it was
+        # read after the log was rewritten.
+        (range(END - 1, END), False),
+        # It was read before, as what is sealed.
+        (range(END - 1, 50), True),
+        (range(49, 50), True),
+    ],
+)
+def test_validate_read_after_rewritten(archive: Archive, others: range, *, is_sealed: bool) -> None:
+    """What was read of a log that was rewritten since it was sealed isn't sealed behind it."""
+    generation = archive.generation(1)
+    note_batch(generation, 14, add_batch(generation, 14, END, 50), END, 50)
+
+    def rewritten(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        return [
+            row | {"value": b"another"} if tp == P1 and row["offset"] in others else row
+            for row in in_kafka(tp, span)
+        ]
+
+    cluster: Any = golden_cluster()
+    cluster.contents = rewritten
+
+    report = validate_archive(archive, cluster)
+
+    found = [each.subject for each in report.findings if each.reason == Reason.LOG_REWRITTEN]
+    assert {*found} == {P1}
+    assert report.receipts_written == int(is_sealed)

@@ -61,6 +61,24 @@ def test_others() -> None:
     ]
 
 
+def test_tools() -> None:
+    """Each command begins with the tool that knows its flags."""
+    user = ScramUser("u", "SCRAM-SHA-512", 4096)
+    tools = {
+        "kafka-drain": [
+            COMMANDS.republish(),
+            COMMANDS.apply_configs(),
+            COMMANDS.translate("g", "r"),
+        ],
+        "kafka-topics.sh": [COMMANDS.create_topic("t", 3), COMMANDS.add_partitions("t", 3)],
+        "kafka-configs.sh": [COMMANDS.unset("t", "a.b"), COMMANDS.add_user(user)],
+        "kafka-consumer-groups.sh": [COMMANDS.from_start("g", "t")],
+    }
+
+    for tool, commands in tools.items():
+        assert {shlex.split(command)[0] for command in commands} == {tool}
+
+
 def test_republish_some() -> None:
     """Only the named topics are sent; a mirror goes on with its own, without naming any."""
     named = ["--same-topics", "--topic=a", "--topic=b", "--run-name", "r", "--apply"]

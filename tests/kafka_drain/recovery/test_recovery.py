@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +14,8 @@ from upath import UPath
 
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.topic_settings import write_topic_settings
-from kafka_drain.errors import ArchiveError, AuthorizationError, KafkaUnavailableError
+from kafka_drain.errors import ArchiveError, AuthorizationError, ConfigError, KafkaUnavailableError
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster_state import (
     Acl,
     ClusterState,
@@ -26,7 +28,7 @@ from kafka_drain.kafka.cluster_state import (
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.recovery import recovery
 from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import Action, Difference, Kind, not_compared
@@ -66,6 +68,45 @@ def test_held_topics(made: MadeArchive) -> None:
 
     assert found == {"orders": 1, "lost": 3}
     assert held_topics(made.archive.snapshot(), ["orders"]) == {"orders": 1}
+
+
+def test_held_topics_of_generations(tmp_path: Path) -> None:
+    """What generations hold counts too, also of a topic that their newest receipts don't name."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "1", "lost": "2", "quiet": "3"})
+    made.seal({ORDERS: dense(0, 3), LOST: dense(0, 3)})
+    made.seal({ORDERS: dense(3, 5)})
+    made.open_generation()
+
+    found = held_topics(made.archive.snapshot(), ["orders", "lost", "quiet"])
+
+    assert found == {"orders": 1, "lost": 3}
+    assert held_topics(made.archive.snapshot(), ["orders"]) == {"orders": 1}
+
+
+def test_held_topics_without_new_records(tmp_path: Path) -> None:
+    """A topic's newest segment may hold no record, though earlier ones do."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "1", "lost": "2"})
+    made.seal({ORDERS: dense(0, 3), LOST: dense(0, 3)})
+    made.seal({ORDERS: dense(3, 5)}, gaps=[Gap(LOST, OffsetRange(3, 5), GapReason.COMPACTED)])
+
+    assert held_topics(made.archive.snapshot(), ["lost"]) == {"lost": 3}
+
+
+def test_read_archived_nothing_described(made: MadeArchive) -> None:
+    """Without a description, or with later ones only, there is nothing to recover."""
+    early = datetime(2026, 1, 1, 0, 30, tzinfo=timezone.utc)
+
+    with pytest.raises(ConfigError, match="has no description of its cluster: validations"):
+        read_archived(made.archive, None)
+    nothing = {part: PartResult(PartOutcome.UNANSWERED, "_TIMED_OUT") for part in recovery.ASKED}
+    seen = replace(state(1, Settings()), parts={**state(1).parts, **nothing}, groups=None)
+    note_moment(made.root, seen, asked_at="2026-01-01", answered_at="2026-01-01T00:45+00:00")
+    with pytest.raises(ConfigError, match="has no description of its cluster: validations"):
+        read_archived(made.archive, None)
+    describe(made, 1, "orders")
+    with pytest.raises(ConfigError, match=r"of its cluster by 2026-01-01T00:30:00\+00:00: "):
+        read_archived(made.archive, early)
+    assert read_archived(made.archive, early.replace(hour=2)).settings.topics
 
 
 def test_read_archived_gone(made: MadeArchive) -> None:
@@ -243,6 +284,25 @@ def test_read_restored_plan_damaged(tmp_path: Path) -> None:
     assert read_restored(root, "another").sent == []
 
 
+@pytest.mark.parametrize("has_plan", [True, False])
+@pytest.mark.parametrize("follows", [True, False])
+def test_read_restored_mirror(has_plan: bool, follows: bool, tmp_path: Path) -> None:
+    """A mirror is known as one, by its plan or by its receipt."""
+    root = UPath(tmp_path)
+    through: Any = {"generations": {}, "windows": []} if follows else None
+    plan = plan_of("whole", 0, 10, through=through)
+    note(root, plan, is_done=False)
+    run = RepublishRun(root, "whole")
+    told = {"cluster_id": plan.cluster_id, "run": plan.run, "sent": sent_by(plan)}
+    run.write_receipt(receipt_of(key="whole", through=through, **told))
+    if not has_plan:
+        (run.folder / "plan.json").write_bytes(b"{}")
+
+    [found] = read_restored(root, plan.cluster_id).sent
+
+    assert (found.follows, found.name, found.topic_id) == (follows, plan.run, "copy-id")
+
+
 def test_read_restored_can_be_resumed(tmp_path: Path) -> None:
     """An unfinished run is resumed by its name; what was begun anywhere isn't a new one's."""
     root = UPath(tmp_path)
@@ -274,6 +334,7 @@ def test_read_restored_groups(tmp_path: Path) -> None:
 
     assert recorded_groups(run.folder) == [name]
     (begun,) = read_restored(root, plan.cluster_id).groups["from"]
+    assert (begun.run, begun.written_at) == ("whole", record.written_at)
     assert (begun.group, begun.is_applied, begun.sources, begun.after) == (
         *(name, False),
         *({ORDERS}, {LOST: 7}),
@@ -316,16 +377,23 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> Changes:
     return made
 
 
+#: Which ACLs a target was asked for last.
+about: list[Callable[[Acl], bool]] = []
+
+
 def answers(monkeypatch: pytest.MonkeyPatch, answer: ClusterState) -> list[Any]:
-    """Let the target describe itself; returns what it is asked for."""
+    """Let the target describe itself; returns what it is asked for, `about` ACLs elsewhere."""
     asked: list[Any] = []
+    about.clear()
 
     class Describer:
         def __init__(self, config: object) -> None:
             """Describe any cluster."""
 
         def describe(self, topics: list[str], parts: Any, acls: Any, groups: set[str]) -> Any:
+            assert parts == recovery.ASKED
             asked.extend([topics, groups])
+            about.append(acls)
             return answer
 
     monkeypatch.setattr(recovery, "ClusterDescriber", Describer)
@@ -355,6 +423,39 @@ def test_plan_recovery_asks(
     assert changes.asked == {"orders": {"b": "2", unclean: "false"}}
     assert [row.sets for row in plan.rows if row.setting == unclean] == [{unclean: "false"}]
     assert asked == [["moved", "orders"], {"billing", "renamed"}]
+    [is_asked] = about
+    named = [("topic", "orders"), ("topic", "lost"), ("group", "billing"), ("topic", "moved")]
+    acls = [Acl(kind, name, "literal", "User:a", "*", "read", "allow") for kind, name in named]
+    assert [is_asked(acl) for acl in acls] == [True, True, True, False]
+    assert plan.target_id == "cluster-1"
+    assert plan.not_compared == not_compared(plan.archived)
+
+
+def test_plan_recovery_state_elsewhere(
+    made: MadeArchive, changes: Changes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Restores are looked for where runs keep their state; descriptions count as of the time."""
+    for hour in (1, 3):
+        describe(made, hour, "orders")
+    archive = made.archive.keeping_state_in(tmp_path / "state")
+    note(archive.state, plan_of("sent", 10, 20, cluster_id="other"), is_done=True)
+    answers(monkeypatch, state(9, Settings(topics=(), acls=(), users=(), brokers=())))
+    read: list[tuple[Any, str]] = []
+
+    def follow(root: Any, cluster_id: str) -> Any:
+        read.append((root, cluster_id))
+        return read_restored(root, cluster_id)
+
+    monkeypatch.setattr(recovery, "read_restored", follow)
+    target: Any = Asked()
+
+    plan = recovery.plan_recovery(
+        archive, target, Commands("/a", "new:9092"), datetime(2026, 1, 1, 2, tzinfo=timezone.utc)
+    )
+
+    assert read == [(archive.state, "other")]
+    assert plan.archived.as_of[Part.TOPICS] == "2026-01-01T01:00:00.000+00:00"
+    assert [topic.config for topic in plan.archived.settings.topics or ()] == [{"hour": "1"}]
 
 
 @pytest.mark.parametrize(
