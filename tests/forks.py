@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import kafka_drain
 from kafka_drain.cli.main import COMMANDS
 
 __all__ = ["fork", "kill_points", "run_forked"]
@@ -39,9 +42,40 @@ def fork(target: Callable[..., object], *arguments: Any) -> BaseProcess:
         target: The function; its process ends with 0 when it returns.
         arguments: What it is given; has to be picklable.
     """
-    process = _FORKS.Process(target=target, args=arguments)
-    process.start()
+    before = os.environ.get("PYTHONPATH")
+    process = _FORKS.Process(
+        target=_call, args=(str(kafka_drain.__file__), before, target, arguments)
+    )
+    with _our_path():
+        process.start()
     return process
+
+
+@contextmanager
+def _our_path() -> Iterator[None]:
+    """Let the server, if it starts, import what this process does, not what is installed."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    try:
+        yield
+    finally:
+        _set_path(before)
+
+
+def _set_path(path: str | None) -> None:
+    if path is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = path
+
+
+def _call(
+    imported: str, path: str | None, target: Callable[..., object], arguments: tuple[Any, ...]
+) -> None:
+    """Run a function in a fork, whose own processes get the path that ours get."""
+    assert kafka_drain.__file__ == imported, f"{kafka_drain.__file__} isn't {imported}"
+    _set_path(path)
+    target(*arguments)
 
 
 def run_forked(target: Callable[..., object], *arguments: Any) -> int:

@@ -1,4 +1,4 @@
-"""What a query's reports say of its batches, without a JVM."""
+"""How a query is started, and what its reports say of its batches, without a JVM."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ from kafka_drain_spark.drain import (
     run_drain,
     running_query,
     session_for,
+    start_query,
+    start_writing,
 )
 from kafka_drain_spark.fingerprint import SHIFT
 from kafka_drain_spark.job import JobFailed
+from tests.kafka_drain_spark.noted_steps import Spark, noted_functions
 from tests.kafka_drain_spark.test_session import remote
 
 P0 = TopicPartition("t", 0)
@@ -340,3 +343,90 @@ def test_session_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert keys == ["/a#p#drain"]
     assert conf.pop("spark.sql.streaming.kafka.useDeprecatedOffsetFetching") == "true"
     assert conf == {"parquet.a": "1", "orc.b": "2"}
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The steps of a query that is started."""
+    taken = noted_functions(
+        monkeypatch,
+        drain,
+        "require_source",
+        "as_sent",
+        "with_exact_times",
+        "with_decoded",
+        "without_wrong_times",
+        "set_keys",
+        "merged",
+    )
+
+    def with_splits(_: object, options: dict[str, str], sizes: list[int]) -> dict[str, str]:
+        taken.append(("with_splits", sizes))
+        return options | {"minPartitions": "9"}
+
+    monkeypatch.setattr(drain, "with_splits", with_splits)
+    monkeypatch.setattr(drain, "secret_options", lambda path: {"secret": "s"} if path else {})
+    monkeypatch.setattr(drain, "fingerprint_columns", lambda _: ["a fingerprint"])
+    monkeypatch.setattr(drain, "partition_column", lambda topics: ("partitions of", topics))
+    monkeypatch.setattr(drain, "count_columns", lambda values: ["counts of", values])
+    monkeypatch.setattr(drain, "F", SimpleNamespace(expr=lambda text: text))
+    return taken
+
+
+VALUES = {"format": "avro"}
+
+
+def test_start_query(steps: list[Any]) -> None:
+    """What is read is observed before it is decoded; the query ends when it has caught up."""
+    spec = spec_of(
+        start='{"t":{"0":3,"1":4}}',
+        planned_end='{"t":{"0":12,"1":5}}',
+        columns={"date": "to_date(timestamp)"},
+        partition_by=["date"],
+        writer_options={"path": "/to", "checkpointLocation": "/checkpoint"},
+        reader_options={"subscribe": "t"},
+        poll_options={"kafka.max.poll.records": "7"},
+        secrets_path="/secrets",
+        partitions_per_task=2,
+    )
+    session: Any = Spark(steps)
+
+    start_query(session, spec)
+
+    options = {"subscribe": "t", "kafka.max.poll.records": "7", "minPartitions": "9", "secret": "s"}
+    assert steps == [
+        ("require_source", "kafka", "parquet"),
+        ("with_splits", [9, 1]),
+        ("format", "kafka"),
+        ("options", options),
+        ("load", "given"),
+        ("merged", options, [9, 1], 2),
+        ("as_sent",),
+        ("observe", "fingerprint", "a fingerprint", ("partitions of", {"t"})),
+        ("with_exact_times", "parquet"),
+        ("withColumn", "date", "to_date(timestamp)"),
+        ("without_wrong_times", "parquet"),
+        ("format", "parquet"),
+        ("options", {"path": "/to", "checkpointLocation": "/checkpoint"}),
+        ("partitionBy", "date"),
+        ("queryName", "drain_p"),
+        ("trigger", {"availableNow": True}),
+        ("start",),
+    ]
+
+
+def test_start_writing_values(steps: list[Any]) -> None:
+    """Decoded values are counted; keys protect the columns of files, with no folders if none."""
+    rows: Any = Spark(steps)
+    keys = {"key": "wrapped"}
+
+    start_writing(rows, spec_of(values=VALUES, encryption=keys))
+
+    observed = [step for step in steps if step[0] in ("observe", "with_decoded", "set_keys")]
+    assert observed == [
+        ("observe", "fingerprint", "a fingerprint", ("partitions of", {"t"})),
+        ("with_decoded", VALUES),
+        ("observe", "values", "counts of", VALUES),
+        ("set_keys", keys, "the columns", []),
+    ]
+    assert "partitionBy" not in {step[0] for step in steps}

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
+from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_drain.errors import LockedError
 from kafka_drain.output import say
+from kafka_drain.spark.job_spec import ValidateSpec
 from kafka_drain.spark.run_folder import RunDocument, RunFolder
 from kafka_drain.storage.lease import Lease, find_lease
 from kafka_drain.storage.paths import locate
@@ -105,6 +109,75 @@ def test_drive_prints_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         drive("drain", [str(folder.path)], lambda *_: {})
 
     assert "THE LEASE IS LOST" in folder.progress().lines
+
+
+def test_drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each job's result, and what it has read, is left in its own folder, under its lease."""
+    folders = [RunFolder.new(locate(tmp_path / "runs"), name) for name in ("one", "two")]
+    for number, folder in enumerate(folders):
+        archive, answers = tmp_path / f"archive{number}", tmp_path / f"answers{number}"
+        archive.mkdir()
+        lease_of(archive, f"token{number}")
+        if number:
+            answers.write_text("what was read\n")
+        spec = ValidateSpec(
+            archive=str(archive),
+            data_name="d",
+            file_format="parquet",
+            files=[],
+            answers_path=str(answers),
+            result_path="",
+            log_levels={},
+        )
+        folder.write(run_of(archive, f"token{number}"), asdict(spec))
+    held: list[list[bool]] = []
+
+    def run_jobs(specs: Any, work: Any, write: Any) -> int:
+        threads = [thread for thread in threading.enumerate() if thread.name == "lease"]
+        held.append([thread.is_alive() for thread in threads])
+        for spec in reversed(specs):
+            write(spec, work(None, spec))
+        return 7
+
+    monkeypatch.setattr(driving, "run_jobs", run_jobs)
+
+    code = drive(
+        "validate", [str(folder.path) for folder in folders], lambda _, spec: {"of": spec.archive}
+    )
+
+    assert code == 7
+    assert held == [[True, True]]
+    assert [folder.result() for folder in folders] == [
+        {"of": str(tmp_path / f"archive{number}")} for number in range(2)
+    ]
+    assert folders[1].answers() == "what was read\n"
+    assert not (folders[0].path / "answers.jsonl").exists()
+    assert not [thread for thread in threading.enumerate() if thread.name == "lease"]
+
+
+def test_keep_lease_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver is told as soon as its lease is another run's: it may commit nothing more."""
+    lease_of(tmp_path, "mine")
+    told = threading.Event()
+
+    def keep(lease: Lease, ended: threading.Event) -> None:
+        lease.lost.set()
+
+    monkeypatch.setattr(Lease, "keep", keep)
+
+    with keep_lease(run_of(tmp_path, "mine"), told.set):
+        assert told.wait(10)
+
+
+def test_keep_lease_kept(tmp_path: Path) -> None:
+    """A driver whose jobs have ended isn't told that it has lost its lease."""
+    lease_of(tmp_path, "mine")
+    told = threading.Event()
+
+    with keep_lease(run_of(tmp_path, "mine"), told.set):
+        pass
+
+    assert not told.is_set()
 
 
 def test_printed_lines(tmp_path: Path) -> None:

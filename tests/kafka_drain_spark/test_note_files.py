@@ -1,10 +1,13 @@
-"""Notes that are written while the query runs, in a folder of this machine."""
+"""Notes that are written while the query runs, on this machine or in a store."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from upath import UPath
 
 from kafka_drain.proof.fingerprints import parse_note
@@ -61,3 +64,65 @@ def test_write_notes_nowhere(tmp_path: Path) -> None:
     NoteFiles(NO_SPARK, "").write([note(0, 3)])
 
     assert list(tmp_path.iterdir()) == []
+
+
+class Hadoop:
+    """Hadoop's file systems: notes what is written and renamed, in its order."""
+
+    def __init__(self) -> None:
+        self.steps: list[Any] = []
+        rename = SimpleNamespace(OVERWRITE="overwrite")
+        self.fs = SimpleNamespace(
+            Path=self.path,
+            FileContext=SimpleNamespace(
+                getFileContext=lambda uri, conf: SimpleNamespace(
+                    rename=lambda old, new, options: self.steps.append(
+                        ("rename", old.text, new.text, options, uri, conf)
+                    )
+                )
+            ),
+            **{"Options$Rename": rename},
+        )
+        apache = SimpleNamespace(hadoop=SimpleNamespace(fs=self.fs))
+        self.sparkContext = SimpleNamespace(
+            _jvm=SimpleNamespace(org=SimpleNamespace(apache=apache)),
+            _jsc=SimpleNamespace(hadoopConfiguration=lambda: "the settings"),
+            _gateway=SimpleNamespace(new_array=lambda kind, number: [None] * number),
+        )
+
+    def path(self, text: str) -> Any:
+        """Return a path."""
+
+        def create(conf: object) -> Any:
+            assert conf == "the settings"
+            return SimpleNamespace(create=lambda place, over: self.stream(place.text, over))
+
+        return SimpleNamespace(text=text, getFileSystem=create, toUri=lambda: f"uri {text}")
+
+    def stream(self, text: str, is_overwritten: bool) -> Any:
+        """Return a stream to a file."""
+        assert is_overwritten
+        return SimpleNamespace(
+            write=lambda content: self.steps.append(("write", text, json.loads(bytes(content)))),
+            close=lambda: self.steps.append(("close",)),
+        )
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "gs", "hdfs"])
+def test_write_notes_in_store(scheme: str) -> None:
+    """Nobody reads half a note: a store shows it when it is closed, HDFS when it is renamed."""
+    hadoop: Any = Hadoop()
+    folder = f"{scheme}://place/notes"
+    notes = NoteFiles(hadoop, folder)
+
+    notes.write([{"batch": 7, "records": 3}])
+    notes.write([{"batch": 7, "records": 3}])
+
+    place = f"{folder}/000000000007.json"
+    beside = f"{place}.tmp" if scheme == "hdfs" else place
+    renamed = ("rename", beside, place, ["overwrite"], f"uri {place}", "the settings")
+    assert hadoop.steps == [
+        ("write", beside, {"batch": 7, "records": 3}),
+        ("close",),
+        *([renamed] if scheme == "hdfs" else []),
+    ]

@@ -11,6 +11,7 @@ from pyspark.sql import Observation
 from kafka_drain.spark.job_spec import WindowSpec
 from kafka_drain_spark import window
 from kafka_drain_spark.window import run_window
+from tests.kafka_drain_spark.noted_steps import Spark, noted_functions
 
 OFFSETS = ('{"t":{"0":5,"1":0}}', '{"t":{"0":9,"1":7}}')
 RANGE = [{"topic": "t", "partition": 0, "start": 5, "end": 8}]
@@ -19,47 +20,12 @@ KEYS = {"key": "wrapped"}
 SECRET = {"kafka.sasl.jaas.config": "secret"}
 
 
-class Spark:
-    """A session, and the rows that it reads: notes each step, and what it was given."""
-
-    def __init__(self, steps: list[Any], name: str = "given") -> None:
-        self.steps, self.name = steps, name
-        self.read = self.write = self
-        self.schema = "the columns"
-
-    def newSession(self) -> Spark:
-        """Return another session."""
-        return Spark(self.steps, "own")
-
-    def load(self) -> Spark:
-        """Return the rows."""
-        self.steps.append(("load", self.name))
-        return self
-
-    def __getattr__(self, step: str) -> Any:
-        """Note a step."""
-
-        def note(*given: Any, **named: Any) -> Spark:
-            self.steps.append((step, *given, *([named] if named else [])))
-            return self
-
-        return note
-
-
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The steps of a job, with a session that isn't remote."""
-    taken: list[Any] = []
-
-    def step(name: str) -> Any:
-        def note(*given: Any) -> Any:
-            said = [one for one in given if not isinstance(one, Spark)]
-            taken.append((name, *said))
-            return next(one for one in given if isinstance(one, Spark))
-
-        return note
-
-    for name in (
+    taken = noted_functions(
+        monkeypatch,
+        window,
         "as_sent",
         "at_offsets",
         "without_offsets",
@@ -69,8 +35,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         "find_internal_topics",
         "set_keys",
         "require_source",
-    ):
-        monkeypatch.setattr(window, name, step(name))
+    )
 
     def with_splits(_: object, options: dict[str, str], sizes: list[int]) -> dict[str, str]:
         taken.append(("with_splits", sizes))

@@ -217,3 +217,38 @@ def test_look_without_watch(pipeline: Pipeline) -> None:
     unwatched = pipeline.model_copy(update={"watch": None})
     with pytest.raises(ConfigError, match="pipeline 'p' has no watch"):
         look(unwatched, FakeCluster({A0: Log(end=30), A1: Log(end=5)}), NOW)
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_look_isolation(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, isolation: str
+) -> None:
+    """A watch counts what a drain would read: behind an open transaction only if it reads all."""
+    monkeypatch.setattr("kafka_drain.drain.preflight.isolation_warnings", lambda *_: [])
+    options = {"kafka.isolation.level": isolation}
+    asked = pipeline.model_copy(update={"source_options": options})
+    cluster = FakeCluster({A0: Log(end=30, stable=22), A1: Log(end=5)})
+
+    found = look(asked, cluster, NOW)
+
+    assert found.watched.isolation_level == isolation
+    assert found.backlog.lag == (2 if isolation == "read_committed" else 10)
+
+
+def test_look_observed_before(pipeline: Pipeline) -> None:
+    """Of Kafka's first offsets, those of the last validation count, of what is drained now."""
+    gone = TopicPartition("gone", 0)
+    first = observe({}, {A0: KafkaBounds(1, 9, 9), A1: KafkaBounds(3, 4, 4)}, "one", 1000.0)
+    later = observe({}, {A0: KafkaBounds(2, 20, 20), gone: KafkaBounds(7, 8, 8)}, "two", 2000.0)
+    write_observations(Archive.at(pipeline.archive), {**first, **later})
+
+    found = look(pipeline, FakeCluster({A0: Log(end=30), A1: Log(end=5)}), NOW).watched
+
+    assert (found.first, found.first_at) == ({A0: 2}, 2000.0)
+
+
+def test_measure_drained_behind_transaction() -> None:
+    """A log whose end is hidden, and that ends where the cursor is, wasn't cut."""
+    found = measure(FakeCluster({T0: Log(end=10, stable=4)}), watched(10), NOW)
+
+    assert (found.lag, found.cut) == (0, {})

@@ -357,7 +357,7 @@ def test_finish_drain_topics(
             "end": f'{{"a":{{"0":{3 * batch + 3}}}}}',
             "skipped": [],
         }
-        for batch in (0, 1)
+        for batch in (4, 3)
     ]
     result = tmp_path / "result.json"
     result.write_text(json.dumps({"notes": notes}))
@@ -367,10 +367,10 @@ def test_finish_drain_topics(
     with pytest.raises(refused[0], match=refused[1]) if refused else nullcontext():
         job.result()
 
-    for batch in (0, 1):
+    for batch in (3, 4):
         segment = Segment(batch, batch, {A0: OffsetRange(3 * batch, 3 * batch + 3)})
         assert noted_content(generation, segment) is not None
-    assert read_from(generation) == (None if refused else ReadFrom(1, {"a": "id-of-a"}))
+    assert read_from(generation) == (None if refused else ReadFrom(4, {"a": "id-of-a"}))
 
 
 @pytest.mark.parametrize(("last_listed", "first_unlisted"), [(None, 0), (0, 1), (7, 8)])
@@ -1011,6 +1011,7 @@ def test_run_drain(golden_drain: Any, tmp_path: Path, monkeypatch: pytest.Monkey
     def show(lines: list[str]) -> None:
         seen.append("shown")
         assert any("of values" in line for line in lines)
+        assert any("; acknowledged" in line for line in lines)
 
     monkeypatch.setattr(draining, "prepare_application", assemble)
     monkeypatch.setattr(draining, "plan_values", plan_values)
@@ -1033,3 +1034,321 @@ def test_run_drain(golden_drain: Any, tmp_path: Path, monkeypatch: pytest.Monkey
     assert plan.start[P1] == END
     assert result == {"archive": str(root), "records": 3, "batches": 1}
     assert find_lease(root) is None
+
+
+# what a drain notes of itself
+
+
+def first_plan(tmp_path: Path, **more: Any) -> DrainPlan:
+    """Return the plan of a drain of topic a from 3 on."""
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path))
+    given: dict[str, Any] = {
+        "pipeline": pipeline,
+        "archive": Archive.at(str(tmp_path)),
+        "snapshot": None,
+        "generation": None,
+        "cluster_id": "c",
+        "topics": {},
+        "starting_offsets": {A0: 3},
+        "start": {A0: 3},
+        "end": {A0: 9},
+    }
+    return DrainPlan(**(given | more))
+
+
+def test_prepare_drain_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first drain notes all that it was asked for: of what, how it is read, and written."""
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    monkeypatch.setattr("kafka_drain.drain.preflight.isolation_warnings", lambda *_: [])
+    kept: list[Any] = []
+    values = {"settings": {"encoding": "json", "columns": "a INT"}}
+
+    class Values(ValuePlan):
+        def keep(self, root: Any, now: datetime) -> None:
+            kept.append((str(root), now.tzinfo, Archive.at(str(root)).exists))
+
+    monkeypatch.setattr(draining, "plan_values", lambda *_: Values(frozen=values))
+    monkeypatch.setattr(draining, "poll_options", lambda *_: {"kafka.max.poll.records": "7"})
+    sized: list[int] = []
+    monkeypatch.setattr(draining, "for_offsets", lambda base, n: sized.append(n) or base)
+    cluster: Any = FakeCluster({A0: Log(first=2, end=10)}, topic_ids={"a": "id-of-a"})
+    pipeline = Pipeline(
+        name="p",
+        topics=["a"],
+        archive=str(tmp_path / "archive"),
+        format="orc",
+        partition_by=["topic"],
+        source_options={"kafka.isolation.level": "read_uncommitted"},
+        sink_options={"retention": "7d"},
+    )
+    run = tmp_path / "run"
+    run.mkdir(mode=0o700)
+
+    job = prepare_drain(pipeline, cluster, run)
+
+    snapshot = Archive.at(pipeline.archive).snapshot()
+    document, opened = snapshot.document, snapshot.open_generation
+    assert (document.pipeline, document.cluster_id) == ("p", "cluster-1")
+    assert document.topics == {"a": "id-of-a"}
+    assert document.source == pipeline.source
+    assert document.settings == ("read_uncommitted", "7d", None)
+    assert opened is not None
+    generation = opened.document
+    assert (generation.format, generation.partition_by) == ("orc", ["topic"])
+    assert (generation.topics, generation.reason) == ({"a": "id-of-a"}, "first")
+    assert generation.values == values
+    assert opened.starting_offsets == {A0: 2}
+    assert kept == [(pipeline.archive, timezone.utc, True)]
+    assert json.loads((run / "drain.json").read_text())["values"] == values["settings"]
+    # The driver's memory depends on it, and what a poll takes.
+    assert sized == [8]
+    assert job.polled == 7
+
+
+def test_prepare_drain_topic_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that the pipeline names now is noted by its id, also if an older one was known."""
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    asked: list[Any] = []
+    monkeypatch.setattr(draining, "write_topic_settings", lambda *given: asked.append(given))
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    generation = open_next(archive, "parquet", ["topic"])
+    add_batch(generation, 0, END, END + 8)
+    archive.update_topics(archive.snapshot().document, {"more": "id-of-another"})
+    cluster: Any = golden_cluster()
+    more = TopicPartition("more", 0)
+    cluster.logs[more] = Log(end=5)
+    cluster.logs[P0] = Log(end=100, stable=90)
+    cluster.topic_ids["more"] = "id-of-more"
+    name = archive.snapshot().document.pipeline
+    pipeline = Pipeline(
+        name=name, topics=["flights", "more"], archive=str(archive.root), partition_by=["topic"]
+    )
+    tmp_path.chmod(0o700)
+
+    prepare_drain(pipeline, cluster, tmp_path)
+
+    snapshot = archive.snapshot()
+    flights = snapshot.document.topics["flights"]
+    ids = {"flights": flights, "more": "id-of-more"}
+    assert snapshot.document.topics == ids
+    assert snapshot.open_generation is not None
+    assert snapshot.open_generation.document.topics == ids
+    [(root, settings, topic_ids, were_read, ends)] = asked
+    assert (root, topic_ids) == (archive.root, ids)
+    assert settings == {name: cluster.topic_settings(name) for name in ids}
+    assert were_read == {P0: END + 8, P1: END + 8, more: 0}
+    # Where the log ends, also behind an open transaction.
+    assert ends == {P0: 100, P1: 1000, more: 5}
+
+
+def test_prepare_drain_before_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until its first batch, a generation is what its next drain says, but for why it was opened.
+
+    Such as where a partition that was added since then starts.
+    """
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    opened = open_next(archive, "parquet", ["topic"])
+    cluster: Any = golden_cluster()
+    added = TopicPartition("flights", 2)
+    cluster.logs[added] = Log(first=7, end=9)
+    tmp_path.chmod(0o700)
+
+    prepare_drain(golden_pipeline(archive, partition_by=["topic"]), cluster, tmp_path)
+
+    document = archive.snapshot().open_generation
+    assert document is not None
+    assert document.number == opened.number
+    assert document.starting_offsets == {P0: END, P1: END, added: 7}
+
+
+def test_check_drain_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark of another release than the pipeline says is refused before anything is looked at."""
+
+    def refuse(_: Pipeline) -> None:
+        raise ConfigError("another release")
+
+    monkeypatch.setattr(draining, "check_spark_version", refuse)
+    monkeypatch.setattr(draining, "prepare_application", lambda *_, **__: pytest.fail("assembled"))
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
+
+    with (
+        pytest.raises(ConfigError, match="another release"),
+        open_drain(pipeline, cluster, tmp_path, run="r"),
+    ):
+        pass
+
+    assert not (tmp_path / "archive").exists()
+
+
+@pytest.mark.parametrize("nothing_new", [False, True])
+@pytest.mark.parametrize("is_found", [False, True])
+def test_nothing_to_run(tmp_path: Path, nothing_new: bool, is_found: bool) -> None:
+    """What an earlier process started is followed to its result, also if Kafka has nothing new."""
+    plan = first_plan(tmp_path, end={A0: 3 if nothing_new else 9})
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+
+    job = DrainJob(fake_application("p"), tmp_path, plan, ValuePlan(), cluster, is_found)
+
+    assert job.nothing_to_run is (nothing_new and not is_found)
+
+
+def test_drain_job_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that failed a drain may have arrived after it was planned."""
+    seen: list[Any] = []
+    monkeypatch.setattr(draining, "too_far_records", lambda *given: seen.append(given) or ["t"])
+    monkeypatch.setattr(draining, "unread_partitions", lambda *given: seen.append(given) or ["u"])
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    job = DrainJob(fake_application("p"), tmp_path, first_plan(tmp_path), ValuePlan(), cluster)
+
+    assert (job.too_far(), job.unread(8)) == (["t"], ["u"])
+
+    (_, far), (_, unread, offset) = seen
+    assert (offset, far) == (8, unread)
+    [(tp, [reach])] = far.items()
+    assert (tp, reach.start) == (A0, 3)
+    assert 1_000_000 in reach
+
+
+@pytest.mark.parametrize("kind", [ArchiveError, OSError])
+def test_finish_drain_notes_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    """On a full disk, the drain's own error is told, not that its notes couldn't be written."""
+
+    def write_notes(*_: object) -> None:
+        raise kind("no space")
+
+    monkeypatch.setattr(draining, "write_notes", write_notes)
+    cluster: Any = FakeCluster({})
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps({"error": "Job aborted: No space left on device"}))
+    job = DrainJob(fake_application("p"), result, first_plan(tmp_path), ValuePlan(), cluster)
+
+    with pytest.raises(SparkJobError, match="No space left on device"):
+        job.result()
+
+
+@pytest.mark.parametrize(
+    ("is_closed", "is_committed"), [(False, True), (False, False), (True, True)]
+)
+def test_result_without_notes(tmp_path: Path, is_closed: bool, is_committed: bool) -> None:
+    """A drain that has read nothing confirms what the manifest of its own generation lists."""
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    generation = open_next(archive, "parquet", ["topic"])
+    add_batch(generation, 0, END, END + 2)
+    add_batch(generation, 1, END + 2, END + 4)
+    snapshot = archive.snapshot()
+    ids = snapshot.document.topics
+    plan = first_plan(
+        tmp_path,
+        archive=archive,
+        snapshot=snapshot,
+        generation=snapshot.open_generation,
+        cluster_id=snapshot.document.cluster_id,
+        topics={name: Topic(name, topic_id, (0, 1)) for name, topic_id in ids.items()},
+    )
+    if not is_committed:
+        (tmp_path / "archive/generations/0002/checkpoint/commits/1").unlink()
+    if is_closed:
+        shutil.copytree(
+            tmp_path / "archive/generations/0002", tmp_path / "archive/generations/0003"
+        )
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps({}))
+    cluster: Any = golden_cluster()
+
+    DrainJob(fake_application("p"), result, plan, ValuePlan(), cluster).result()
+
+    assert read_from(generation) == (None if is_closed else ReadFrom(1, ids))
+
+
+def test_prepare_drain_opened_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspended while another process opens the first generation, a drain leaves that as it is."""
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    archive = Archive.at(str(tmp_path / "archive"))
+    generation = archive.generation(1)
+
+    def another(*_: object) -> None:
+        generation.write(
+            starting_offsets={A0: 7},
+            file_format="orc",
+            partition_by=[],
+            topic_ids={"a": "id-of-a"},
+            reason="first",
+        )
+
+    monkeypatch.setattr(draining, "keys_for_writing", another)
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(archive.root))
+    tmp_path.chmod(0o700)
+
+    with pytest.raises(LockedError):
+        prepare_drain(pipeline, cluster, tmp_path)
+
+    assert generation.read_document().format == "orc"
+
+
+def test_prepare_drain_settings_before_seal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until something is sealed, a drain notes nothing in a journal."""
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
+    tmp_path.chmod(0o700)
+    for retention in ("30d", "60d"):
+        again = pipeline.model_copy(update={"sink_options": {"retention": retention}})
+        prepare_drain(again, cluster, tmp_path)
+
+    snapshot = Archive.at(pipeline.archive).snapshot()
+    assert (snapshot.document.retention, snapshot.journal.newest) == ("60d", 0)
+
+
+def test_prepare_drain_after_killed_one_topic_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches aren't confirmed while a topic that they may be of isn't drained any more.
+
+    Nobody asks Kafka for its id.
+    """
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    generation = open_next(archive, "parquet", ["topic"])
+    add_batch(generation, 0, END, END + 8)
+    generation.add_topics({"gone": "id-of-gone"})
+    tmp_path.chmod(0o700)
+    cluster: Any = golden_cluster()
+
+    prepare_drain(golden_pipeline(archive, partition_by=["topic"]), cluster, tmp_path)
+
+    assert read_from(generation) is None
+
+
+def test_run_drain_finds_again(golden_drain: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an earlier process has started is looked for, and Spark started early, by the runner."""
+    seen: list[Any] = []
+
+    @contextmanager
+    def early(runner: Any, _: Any) -> Iterator[None]:
+        seen.append(("early", runner))
+        yield
+
+    def find(runner: Any, _: Any) -> None:
+        seen.append(("find", runner))
+
+    def runner(application: Any) -> None:
+        raise SparkJobError("ran")
+
+    monkeypatch.setattr(draining, "find_again", find)
+    monkeypatch.setattr(draining, "started_early", early)
+
+    with pytest.raises(SparkJobError):
+        golden_drain(golden_cluster(), runner, lambda _: None)
+
+    assert seen == [("find", runner), ("early", runner)]

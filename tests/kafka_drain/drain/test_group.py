@@ -15,6 +15,7 @@ from kafka_drain.config.spark_conf import AVRO_LIMITS
 from kafka_drain.drain.group import GroupJob, open_group, raise_failures, run_group
 from kafka_drain.errors import (
     ArchiveError,
+    ConfigError,
     DataLossError,
     KafkaDrainError,
     LockedError,
@@ -23,7 +24,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.schemas.decoding import ValuePlan
-from kafka_drain.spark.engine import NoServerError, StillRunningError
+from kafka_drain.spark.engine import NoServerError, StartedApplication, StillRunningError
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import find_lease
@@ -308,3 +309,41 @@ def test_open_group_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert set(registries) == {("a", "registry of a"), ("b", "registry of b")}
     assert found == ["drain_a", "drain_b"]
     assert [find_lease(locate(tmp_path / name)) for name in ("a", "b")] == [None, None]
+
+
+def test_open_group_refused(tmp_path: Path) -> None:
+    """Pipelines that can't share an application are refused before any is looked at."""
+    pipelines = [
+        Pipeline(name=name, topics=["a"], archive=str(tmp_path / "archive")) for name in "ab"
+    ]
+    nobody: Any = {}
+
+    with (
+        pytest.raises(ConfigError, match="have the archive"),
+        open_group(pipelines, nobody, tmp_path, run="r"),
+    ):
+        pass
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_open_group_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain that an earlier process has started is followed, also if nothing is new by now."""
+
+    def assemble(name: str, *, spec_path: Path, **given: Any) -> SparkApplication:
+        made = fake_application(name, spec_path=spec_path, **given)
+        return replace(made, arguments=["drain", str(spec_path)])
+
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", assemble)
+    cluster: Any = FakeCluster({TopicPartition("c", 0): Log(end=0)})
+    pipeline = Pipeline(name="c", topics=["c"], archive=str(tmp_path / "archive"))
+
+    with open_group(
+        [pipeline],
+        {"kafka_default": cluster},
+        tmp_path,
+        run="r",
+        find=lambda _: StartedApplication("a_1"),
+    ) as group:
+        assert (list(group.jobs), group.results) == (["c"], {})
+        assert stat.S_IMODE((tmp_path / "000").stat().st_mode) == 0o700

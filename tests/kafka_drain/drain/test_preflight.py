@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -20,11 +21,13 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import (
     ArchiveError,
+    AuthorizationError,
     CheckpointError,
     ConfigError,
     DataLossError,
     KafkaDrainError,
     OpenTransactionError,
+    StoreUnavailableError,
     TopicError,
 )
 from kafka_drain.findings import errors
@@ -491,6 +494,7 @@ def test_preflight_cursor_at_first_offset(folder: Path) -> None:
 
     assert plan.warnings == []
     assert plan.offsets == 10
+    assert plan.skipped == {}
 
 
 @pytest.mark.parametrize("value", [False, "false", "False"])
@@ -905,6 +909,8 @@ def test_preflight_acknowledged(folder: Path) -> None:
 
     assert plan.skips_expired
     assert "acknowledged" in plan.warnings[0]
+    # Nothing of the partitions that still have all.
+    assert plan.skipped == {A0: [OffsetRange(20, 25)]}
 
 
 @pytest.mark.parametrize("is_in_store", [False, True])
@@ -927,3 +933,187 @@ def test_preflight_archive_document_lost(tmp_path: Path, is_in_store: bool) -> N
 
     with pytest.raises(ArchiveError, match=r"generations, .*archive.json is lost.* restore arch"):
         preflight(pipeline, golden_cluster())  # type: ignore[arg-type]
+
+
+def test_preflight_archive_document_copied(tmp_path: Path) -> None:
+    """Where a copy of archive.json is there, the way out is a repair, not to restore a backup."""
+    archive = sealed_copy(tmp_path / "archive")
+    pipeline = golden_pipeline(archive)
+    (archive.root / "archive.json").unlink()
+
+    with pytest.raises(ArchiveError, match=r"kafka-drain repair .*archive"):
+        preflight(pipeline, golden_cluster())  # type: ignore[arg-type]
+
+
+def test_preflight_receipt_lost(tmp_path: Path) -> None:
+    """No drain goes on with an archive that has lost a seal, also of a closed generation.
+
+    Its offsets would be taken for never sealed.
+    """
+    archive = sealed_copy(tmp_path / "archive")
+    pipeline = golden_pipeline(archive, partition_by=["topic"])
+    open_next(archive, "parquet", ["topic"])
+    cluster: Any = golden_cluster()
+    preflight(pipeline, cluster)
+    (archive.root / "generations/0001/receipts/000000000013.json").unlink()
+
+    with pytest.raises(CheckpointError, match=r"receipts/000000000013\.json"):
+        preflight(pipeline, cluster)
+
+
+def test_preflight_lockable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that can't lock files, as the pipeline asks for, is refused before it has any."""
+    asked: list[Any] = []
+
+    def refuse(root: UPath, wanted: object) -> None:
+        asked.append((root, wanted))
+        raise ArchiveError("it has no Object Lock")
+
+    monkeypatch.setattr("kafka_drain.drain.preflight.require_lockable", refuse)
+    # A pipeline's file is refused that locks what is in a local folder.
+    pipeline = pipeline_to(folder).model_copy(update={"immutable_days": 30})
+
+    with pytest.raises(ArchiveError, match="no Object Lock"):
+        preflight(pipeline, cluster_of())  # type: ignore[arg-type]
+
+    assert asked == [(UPath(folder), pipeline.immutable)]
+    assert preflight(pipeline_to(folder), cluster_of()).snapshot is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("isolation", "start"), [("read_committed", 20), ("read_uncommitted", 30)])
+def test_preflight_latest_behind_transaction(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, isolation: str, start: int
+) -> None:
+    """A first drain at the end starts before an open transaction, unless it reads all."""
+    cluster: Any = FakeCluster({A0: Log(end=30, stable=20), A1: Log(end=5)})
+    options = {"startingOffsets": "latest", "kafka.isolation.level": isolation}
+
+    plan = preflight(pipeline_to(folder, source_options=options), cluster, classify=lambda *_: [])
+
+    assert plan.start == {A0: start, A1: 5}
+    assert plan.nothing_new
+
+
+def test_preflight_were_read(folder: Path) -> None:
+    """What the manifest lists was read, although its batch was never committed."""
+    generation = drained_archive(folder)
+    cluster: Any = cluster_of()
+    assert preflight(pipeline_to(folder), cluster).were_read == {A0: 20, A1: 5}
+    plan_batch(generation, 2, {A0: 28, A1: 5})
+    list_batch(generation, 2)
+
+    plan = preflight(pipeline_to(folder), cluster)
+
+    assert plan.were_read == {A0: 28, A1: 5}
+    assert plan.last_listed == 2
+    assert plan.start == {A0: 20, A1: 5}
+
+
+def test_preflight_added_partition_in_first_batch(folder: Path) -> None:
+    """A partition that was added after the first batch was planned has no place in its start."""
+    generation = make_archive(folder)
+    plan_batch(generation, 0, {A0: 30, A1: 5})
+    cluster: Any = cluster_of()
+    cluster.logs[TopicPartition("a", 2)] = Log(end=9)
+
+    plan = preflight(pipeline_to(folder), cluster)
+
+    assert plan.starting_offsets == {A0: 0, A1: 0}
+    assert plan.start == {A0: 0, A1: 0, TopicPartition("a", 2): 0}
+
+
+def test_preflight_partition_named_again(tmp_path: Path) -> None:
+    """A partition that is named again goes on behind what a repair has drained of it meanwhile."""
+    made = MadeArchive(tmp_path / "archive", {"a": "id-of-a"})
+    made.seal({A0: dense(0, 10), A1: dense(0, 10)})
+    made.open_generation()
+    made.start_at({A0: 10})
+    made.seal_window("repair_1", {A1: dense(10, 15)})
+    cluster: Any = FakeCluster({A0: Log(end=30), A1: Log(end=30)}, topic_ids=made.topic_ids)
+    pipeline = Pipeline(name="made", topics=["a"], archive=str(made.root), partition_by=["topic"])
+
+    plan = preflight(pipeline, cluster)
+
+    assert plan.start == {A0: 10, A1: 15}
+    assert plan.starting_offsets == {A0: 10, A1: 15}
+
+
+def test_preflight_topic_away(folder: Path) -> None:
+    """A topic that Kafka didn't list for a batch isn't read from its beginning once it is back."""
+    generation = make_archive(folder, starting_offsets={A0: 0, A1: 0, B0: 0})
+    drain_batch(generation, 0, {A0: 20, A1: 5, B0: 7})
+    drain_batch(generation, 1, {A0: 25, A1: 5})
+    cluster: Any = cluster_of()
+    cluster.logs[B0] = Log(end=9)
+
+    with pytest.raises(CheckpointError, match="drained b-0 to 7, but the checkpoint doesn't name"):
+        preflight(pipeline_to(folder, topics=["a", "b"]), cluster)
+
+
+def test_preflight_pending_without_partition(folder: Path) -> None:
+    """A batch that was planned while Kafka didn't list a partition isn't finished without it."""
+    generation = drained_archive(folder)
+    plan_batch(generation, 2, {A0: 30})
+
+    with pytest.raises(CheckpointError, match=r"that doesn't include a-1.*kafka-drain r"):
+        preflight(pipeline_to(folder), cluster_of())  # type: ignore[arg-type]
+
+
+def test_preflight_pending_hidden(folder: Path) -> None:
+    """A batch whose end an open transaction hides now is finished: its log is as long as it was."""
+    generation = drained_archive(folder)
+    plan_batch(generation, 2, {A0: 30, A1: 5})
+    cluster: Any = FakeCluster({A0: Log(end=30, stable=25), A1: Log(end=5)})
+
+    plan = preflight(pipeline_to(folder), cluster)
+
+    assert plan.pending
+    assert plan.hidden == {A0: 5}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "warns"), [("@daily", True), ("*/5 * * * *", False), (None, False)]
+)
+def test_preflight_expiring(folder: Path, schedule: str | None, warns: bool) -> None:
+    """Where Kafka will have deleted what is new before the next drain, that is said now."""
+    archive = Archive.at(str(drained_archive(folder).root))
+    noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    write_observations(archive, observe({}, {A0: KafkaBounds(0, 20, 20)}, "r", noon.timestamp()))
+    cluster: Any = cluster_of(first=10)
+
+    # Ten offsets in an hour: it reaches 30 in two.
+    plan = preflight(
+        pipeline_to(folder, schedule=schedule), cluster, clock=lambda: noon + timedelta(hours=1)
+    )
+
+    said = [warning for warning in plan.warnings if "will reach offset 30" in warning]
+    assert ["in 2 h" in warning for warning in said] == [True] * warns
+
+
+def test_preflight_store_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an archive in a store, the first thing is whether that can be reached."""
+
+    def refuse(root: UPath) -> None:
+        raise StoreUnavailableError(f"{root} can't be reached")
+
+    monkeypatch.setattr("kafka_drain.drain.preflight.require_reachable", refuse)
+    assert preflight(pipeline_to(folder), cluster_of()).snapshot is None  # type: ignore[arg-type]
+    pipeline = pipeline_to(folder).model_copy(update={"archive": "memory://bucket/archive"})
+
+    with pytest.raises(StoreUnavailableError, match="memory://bucket/archive can't be reached"):
+        preflight(pipeline, cluster_of())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lacks", [os.W_OK, os.X_OK])
+def test_preflight_not_writable(folder: Path, monkeypatch: pytest.MonkeyPatch, lacks: int) -> None:
+    """A folder in which this user can't make another one is refused before anything is drained."""
+    monkeypatch.setattr("os.access", lambda path, mode, **_: not mode & lacks)
+
+    with pytest.raises(ArchiveError, match=f"no write permission for {folder.parent};"):
+        preflight(pipeline_to(folder / "more"), cluster_of())  # type: ignore[arg-type]
+
+
+def test_preflight_not_readable(folder: Path) -> None:
+    """A topic that may be described, and not read, is refused before a drain fails in it."""
+    with pytest.raises(AuthorizationError, match="READ"):
+        preflight(pipeline_to(folder), cluster_of(allowed={"a": {"DESCRIBE"}}))  # type: ignore[arg-type]

@@ -17,8 +17,13 @@ from kafka_drain.errors import ArchiveError, LockedError, TerminalError
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance import maintain as maintaining
 from kafka_drain.maintenance.approved import plan_text
-from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
+from kafka_drain.maintenance.maintain import (
+    MaintenancePlan,
+    plan_maintenance,
+    run_maintenance,
+)
 from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import plan_reprocess
@@ -232,3 +237,181 @@ def test_run_maintenance_while_another_runs(made: MadeArchive) -> None:
         maintained(made)
 
     assert lying(made.root) == offsets((0, 60))
+
+
+def of_files(number: int, size: int, later: int = 0) -> Any:
+    """Return what stands for an action on some files."""
+    return SimpleNamespace(
+        files=[object()] * number,
+        bytes=size,
+        group=SimpleNamespace(bytes=size),
+        dated_later=dict.fromkeys(range(later)),
+    )
+
+
+def test_maintenance_plan_figures(tmp_path: Path) -> None:
+    """A plan's figures count files and bytes, not the actions on them."""
+    plan = MaintenancePlan(
+        Archive.at(str(tmp_path)),
+        roll="it is old",
+        compactions=[of_files(3, 30), of_files(4, 40)],
+        deletions=[of_files(5, 500, later=1), of_files(6, 600, later=2)],
+        held=["some"],
+        erasures=[2, 3],
+    )
+
+    assert plan.to_dict() == {
+        "archive": str(tmp_path),
+        "roll": "it is old",
+        "erasures": [2, 3],
+        "compactions": 2,
+        "compacted_files": 7,
+        "compacted_bytes": 70,
+        "deleted_files": 11,
+        "deleted_bytes": 1100,
+        "deleted_files_dated_later": 3,
+        "held": ["some"],
+    }
+    assert plan.carried_out == "erasures 2, 3"
+
+
+def test_plan_maintenance_asks(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan asks for what it needs of the archive, as of the time at which it is made."""
+    queries: list[Any] = []
+    times: list[Any] = []
+    refuse = maintaining.refuse_unsound
+
+    def asked(snapshot: Any, *, query: Any) -> Any:
+        queries.append(query)
+        return refuse(snapshot, query=query)
+
+    def due(*given: Any) -> str:
+        times.append(given[2])
+        return ""
+
+    monkeypatch.setattr(maintaining, "refuse_unsound", asked)
+    monkeypatch.setattr(maintaining, "due_for_roll", due)
+    pipeline = Pipeline(name="made", topics=[TP.topic], archive=str(made.root), retention_days=30)
+
+    plan_maintenance(pipeline, clock=lambda: NOW)
+    plan_maintenance(pipeline.model_copy(update={"retention_days": None}), clock=lambda: NOW)
+
+    old, whole = queries
+    assert times == [NOW, NOW]
+    assert (old.times.to_ms, whole.times) == (NOW_MS - 30 * DAY, None)
+    assert (old.uncompacted, old.dated_later) == (True, True)
+    assert (whole.uncompacted, whole.dated_later) == (True, False)
+
+
+def test_plan_maintenance_locked(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of files that are too old, those that the store locks stay as they are, and it is said."""
+    pipeline = Pipeline(name="made", topics=[TP.topic], archive=str(made.root), retention_days=30)
+    monkeypatch.setattr(maintaining, "held_by_future", lambda *_: ["a file that is dated later"])
+    free = plan_maintenance(pipeline, clock=lambda: NOW)
+    old = [file.path for found in free.deletions for file in found.files]
+    assert free.held == ["a file that is dated later"]
+    locks: Any = SimpleNamespace(
+        locked=lambda paths: {path: object() for path in paths if path == old[0]},
+        summary=lambda paths: f"{len(paths)} files",
+    )
+
+    plan = plan_maintenance(pipeline, clock=lambda: NOW, locks=locks)
+
+    assert [file.path for found in plan.deletions for file in found.files] == old[1:]
+    compacted = {path for found in plan.compactions for path in found.group.replaces}
+    assert compacted.isdisjoint(old)
+    assert plan.held == [
+        "a file that is dated later",
+        "1 files, which are past retention_days",
+    ]
+
+
+def test_run_maintenance_plans(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both plans are of the time that is given, and what is chosen of them is carried out."""
+    asked: list[Any] = []
+    chosen: list[Any] = []
+    clock: Any = lambda: NOW  # noqa: E731
+
+    def plan(pipeline: Pipeline, **given: Any) -> MaintenancePlan:
+        asked.append(given)
+        return MaintenancePlan(made.archive, roll=f"plan {len(asked)}")
+
+    def choose(plan: MaintenancePlan) -> MaintenancePlan:
+        chosen.append(plan.roll)
+        return MaintenancePlan(made.archive)
+
+    monkeypatch.setattr(maintaining, "plan_maintenance", plan)
+    monkeypatch.setattr(maintaining, "StoreLocks", lambda *given: ("locks", given[-1]))
+    monkeypatch.setattr(maintaining, "remove_superseded", lambda *_: None)
+    monkeypatch.setattr(maintaining, "still_locked", lambda *_: Locked())
+    monkeypatch.setattr(maintaining, "roll_between_drains", lambda *_, **__: pytest.fail("rolled"))
+    pipeline = Pipeline(name="made", topics=[TP.topic], archive=str(made.root))
+    nobody: Any = None
+
+    found = run_maintenance(pipeline, nobody, nobody, run="r", clock=clock, choose=choose)
+
+    locks = ("locks", clock)
+    assert asked == [
+        {"clock": clock, "locks": locks},
+        {"will_roll": False, "clock": clock, "locks": locks},
+    ]
+    assert chosen == ["plan 1", "plan 2"]
+    assert found["rolled"] is False
+
+
+def test_run_maintenance_no_archive(tmp_path: Path) -> None:
+    """A folder that is no archive gets no lease."""
+    pipeline = Pipeline(name="made", topics=["t"], archive=str(tmp_path))
+    nobody: Any = None
+
+    with pytest.raises(ArchiveError):
+        run_maintenance(pipeline, nobody, nobody, run="r")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_maintenance_steps(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed run left is removed before anything is erased; a roll waits as it is told."""
+    steps: list[Any] = []
+    plans = [MaintenancePlan(made.archive, roll="it is old"), MaintenancePlan(made.archive)]
+
+    def step(name: str, result: Any = None) -> None:
+        def note(*_: Any, **given: Any) -> Any:
+            steps.append((name, given["wait_seconds"]) if "wait_seconds" in given else name)
+            return result
+
+        monkeypatch.setattr(maintaining, name, note)
+
+    step("roll_between_drains")
+    step("remove_unsealed")
+    step("remove_superseded")
+    step("sweep", ["erase_0001"])
+    monkeypatch.setattr(maintaining, "plan_maintenance", lambda *_, **__: plans.pop(0))
+    pipeline = Pipeline(name="made", topics=[TP.topic], archive=str(made.root))
+    nobody: Any = None
+
+    found = run_maintenance(pipeline, nobody, nobody, run="r", wait_seconds=7)
+
+    assert steps == [
+        ("roll_between_drains", 7),
+        "remove_unsealed",
+        "remove_superseded",
+        "sweep",
+    ]
+    assert (found["windows"], found["rolled"]) == (["erase_0001"], False)
+
+
+@pytest.mark.parametrize("who", ["", "f"])
+def test_plan_maintenance_half_sent(
+    made: MadeArchive, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """Files of which a follower has sent some aren't compacted, and it is said."""
+    pipeline = Pipeline(name="made", topics=[TP.topic], archive=str(made.root))
+    [compaction] = plan_maintenance(pipeline, clock=lambda: NOW).compactions
+    monkeypatch.setattr(maintaining, "half_sent", lambda *_: who)
+
+    plan = plan_maintenance(pipeline, clock=lambda: NOW)
+
+    assert len(plan.compactions) == (not who)
+    says = f"{compaction.line()}: follower f has sent only some of them so far"
+    assert plan.held == ([says] if who else [])

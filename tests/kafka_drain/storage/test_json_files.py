@@ -436,3 +436,23 @@ def test_replace_document_refused(
     else:
         assert replace_document(path, {"a": 1}, "7") is replaced
     assert versions == ["7"]
+
+
+@pytest.mark.parametrize(
+    "number", [errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK]
+)
+def test_create_text_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """However a file system says that it has no hard links, a document is created, once."""
+
+    def no_link(source: str, target: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", no_link)
+    path = UPath(tmp_path / "a.json")
+
+    assert create_text(path, "first")
+    assert not create_text(path, "second")
+    assert path.read_text() == "first"
+    assert os.listdir(tmp_path) == ["a.json"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -289,3 +292,93 @@ def test_unlock(root: UPath, make_lease: Any, clock: Clock, said: list[str]) -> 
     assert sum(waited) == pytest.approx(SECONDS)
     assert list(unlock.list_leases(root, clock)) == []
     assert numbers(root) == [3]
+
+
+# one file on this machine
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneFile:
+    """A lease in a file of this machine."""
+    (tmp_path / "lock.json").write_text("{}")
+    return OneFile(UPath(tmp_path / "lock.json"))
+
+
+def test_alone(one: OneFile) -> None:
+    """Of this machine's processes, one at a time changes a lease."""
+    with one.alone() as alone, open(str(one.path), "rb") as other:
+        assert alone
+        for how in (fcntl.LOCK_EX, fcntl.LOCK_SH):
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, how | fcntl.LOCK_NB)
+
+    with open(str(one.path), "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("change", ["replaced", "removed", "unchanged"])
+def test_alone_changed(one: OneFile, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """Who waited for a file that is another one by now changes nothing."""
+
+    def waited(*_: object) -> None:
+        if change == "replaced":
+            (one.path.parent / "new").write_text("{}")
+            os.replace(str(one.path.parent / "new"), str(one.path))
+        if change == "removed":
+            one.path.unlink()
+
+    monkeypatch.setattr(fcntl, "flock", waited)
+
+    with one.alone() as alone:
+        assert alone is (change == "unchanged")
+
+
+def test_alone_none(one: OneFile) -> None:
+    """Where there is no lease any more, there is nothing to change."""
+    one.path.unlink()
+
+    with one.alone() as alone:
+        assert not alone
+
+
+def test_alone_without_locks(one: OneFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network file system without locks has to do with the look at the file."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    with one.alone() as alone:
+        assert alone
+
+
+def test_alone_not_opened(tmp_path: Path) -> None:
+    """What can't be opened is named."""
+    says = f"{tmp_path} can't be opened: Is a directory"
+    with pytest.raises(ArchiveError, match=says), OneFile(UPath(tmp_path)).alone():
+        pass
+
+
+def test_read_time_zone(one: OneFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a lease was written doesn't depend on where this machine is."""
+    at = 1_767_268_800.0
+    os.utime(str(one.path), (at, at))
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        stored = one.read()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert stored is not None
+    assert stored.written_at == datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("released_at", ["2026-01-01T12:00:00", "2026-01-01T12:02:00"])
+def test_remove_of_machine(one: OneFile, released_at: str) -> None:
+    """On this machine, a lease is removed also if it has run out: it is this holder's alone."""
+    assert one.remove({"released_at": released_at, "expires_at": "2026-01-01T12:01:00"}, None)
+
+    assert one.read() is None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -13,18 +15,23 @@ from upath import UPath
 
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError, ConfigError, MachineError, StoreUnavailableError
+from kafka_drain.storage import paths
 from kafka_drain.storage.paths import (
     exists,
     hadoop_path,
     has_folders,
     is_file,
     is_local,
+    is_of_volume,
     list_folder,
     locate,
     make_folder,
     read_bytes,
+    require_reachable,
     size_of,
     sync_files,
+    sync_folder,
+    why_not_writable,
 )
 from kafka_drain.storage.schemes import normalised
 from tests.kafka_drain.unsure_store import unsure_store
@@ -273,3 +280,225 @@ def test_list_folder_with_links(tmp_path: Path) -> None:
     found = list_folder(UPath(tmp_path))
 
     assert found == {"a": False, "loop": False, "folder": True, "link": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *((name, True) for name in ("lost+found", ".snapshot", ".snapshots", ".zfs")),
+        *((name, True) for name in ("@eaDir", "#snapshot", "#recycle", ".DS_Store", ".Trashes")),
+        *((name, True) for name in (".fseventsd", ".Spotlight-V100", ".TemporaryItems")),
+        *((name, True) for name in ("System Volume Information", "$RECYCLE.BIN")),
+        *((name, True) for name in ("Thumbs.db", "desktop.ini", ".Trash-1000", ".nfs0001", "._a")),
+        *((name, False) for name in ("archive.json", "generations", ".lock", ".a.json.tmp", "")),
+    ],
+)
+def test_is_of_volume(name: str, expected: bool) -> None:
+    """What file systems and NAS devices keep beside an archive isn't taken for a part of it."""
+    assert is_of_volume(name) is expected
+
+
+class Root:
+    """An archive's folder in a store that answers with an error.
+
+    Args:
+        error: What it says when the folder is listed; None for nothing.
+        has_bucket: Whether there is the bucket; an exception for "it doesn't say".
+    """
+
+    path = "bucket/some/archive"
+
+    def __init__(
+        self, error: Exception | None, has_bucket: bool | Exception = True, protocol: str = "s3"
+    ) -> None:
+        self.error, self.has_bucket, self.protocol = error, has_bucket, protocol
+        self.fs, self.asked = self, list[str]()
+
+    def __str__(self) -> str:
+        return f"{self.protocol}://{self.path}"
+
+    def ls(self, path: str, detail: bool) -> list[str]:
+        """List the folder."""
+        self.asked.append(path)
+        if self.error is not None:
+            raise self.error
+        return []
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is the bucket; on HDFS, the folder."""
+        self.asked.append(path)
+        if self.protocol == "hdfs" and self.error is not None:
+            raise self.error
+        if isinstance(self.has_bucket, Exception):
+            raise self.has_bucket
+        return self.has_bucket
+
+
+def named(name: str) -> Exception:
+    """Return an exception of a store's package."""
+    error: Exception = type(name, (Exception,), {})("it says so")
+    return error
+
+
+@pytest.mark.parametrize(
+    "root", [Root(None), Root(FileNotFoundError("none")), Root(None, protocol="hdfs")]
+)
+def test_require_reachable(root: Root) -> None:
+    """A store that answers, and has the bucket, may hold an archive that isn't there yet."""
+    require_reachable(root)  # type: ignore[arg-type]
+
+    assert root.asked
+
+
+@pytest.mark.parametrize(
+    ("root", "kind", "says"),
+    [
+        (Root(FileNotFoundError("none"), False), ArchiveError, "^s3://bucket doesn't exist; creat"),
+        (Root(FileNotFoundError("none"), PermissionError("no")), ArchiveError, "bucket doesn't"),
+        (Root(PermissionError("no")), ArchiveError, "can't be listed: no; check the credentials"),
+        *(
+            (Root(named(name)), ArchiveError, "can't be opened: it says so; set AWS_ACCESS_KEY_ID")
+            for name in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
+        ),
+        (Root(named("EndpointConnectionError")), StoreUnavailableError, "Endpoint.*: it says so"),
+        (Root(OSError("no route")), StoreUnavailableError, "can't be reached: OSError: no route"),
+        (Root(PermissionError(13, "denied"), protocol="hdfs"), ArchiveError, "read: denied; give"),
+    ],
+    ids=str,
+)
+def test_require_reachable_refused(root: Root, kind: type[Exception], says: str) -> None:
+    """Why a store can't be used is named: no bucket, no permission, no login, no answer."""
+    with pytest.raises(kind, match=says) as raised:
+        require_reachable(root)  # type: ignore[arg-type]
+
+    assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("missing", "read_only", "says"),
+    [
+        (0, False, ""),
+        (os.W_OK, False, "this user may not write to "),
+        (os.X_OK, False, "this user may not write to "),
+        (os.W_OK, True, "its file system is read-only"),
+    ],
+)
+def test_why_not_writable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int, read_only: bool, says: str
+) -> None:
+    """A folder may be another user's, or on a file system that is mounted read-only."""
+    folder = UPath(tmp_path)
+    flags = os.ST_RDONLY if read_only else 0
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: not mode & missing)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags))
+
+    assert why_not_writable(folder).startswith(says)
+    assert bool(why_not_writable(folder)) is bool(says)
+    # Nothing is known of these.
+    assert why_not_writable(folder / "none") == ""
+    assert why_not_writable(UPath("memory://bucket/archive")) == ""
+
+
+def test_locate_behind_link(tmp_path: Path) -> None:
+    """`..` behind a symbolic link is the folder that the link leads to, also for Java.
+
+    Otherwise a link stays: its name is what users know.
+    """
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "inner")
+
+    assert locate(f"{tmp_path}/link/../archive") == UPath(tmp_path / "real" / "archive")
+    assert locate(f"{tmp_path}/link/archive") == UPath(tmp_path / "link" / "archive")
+
+
+def test_locate_access() -> None:
+    """A store is opened with what is given for it, beside what each needs."""
+    path = locate("s3://bucket/archive", {"key": "a", "secret": "b"})
+
+    assert {**path.storage_options}.items() >= {
+        "key": "a",
+        "secret": "b",
+        "use_listings_cache": False,
+    }.items()
+
+
+@pytest.mark.parametrize("emulator", [None, "http://localhost:4443"])
+def test_options_of_google(monkeypatch: pytest.MonkeyPatch, emulator: str | None) -> None:
+    """Only a stand-in of Google's store is asked without a login."""
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    if emulator:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator)
+
+    assert paths._options("gs").get("token") == ("anon" if emulator else None)
+    assert "token" not in paths._options("s3")
+    # An object is read with one request.
+    assert paths._options("s3")["max_concurrency"] == 1
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_make_folder_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    """What is to survive a power cut is synced from the top on: each new folder's entry."""
+    synced: list[str] = []
+    monkeypatch.setattr(paths, "sync_folder", lambda at: synced.append(str(at)))
+    folder = UPath(tmp_path / "a" / "b" / "c")
+
+    make_folder(folder, durable=durable)
+
+    assert folder.is_dir()
+    expected = [str(tmp_path), f"{tmp_path}/a", f"{tmp_path}/a/b"]
+    assert synced == (expected if durable else [])
+    # It is there by now.
+    make_folder(folder, durable=durable)
+    assert len(synced) == len(expected) * durable
+
+
+@pytest.mark.parametrize(
+    ("number", "is_error"),
+    [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True), (errno.ENOSPC, True)],
+)
+def test_sync_folder_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_error: bool
+) -> None:
+    """A file system that syncs files only is good enough; a disk that fails isn't."""
+
+    def fail(opened: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(OSError, match=os.strerror(number)) if is_error else nullcontext():
+        sync_folder(UPath(tmp_path))
+
+
+def test_list_folder_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that can't be read isn't taken for an empty one: that would hide what is sealed."""
+
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    (tmp_path / "file").touch()
+    assert list_folder(UPath(tmp_path / "none")) == {}
+    assert list_folder(UPath(tmp_path / "file")) == {}
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    with pytest.raises(PermissionError):
+        list_folder(UPath(tmp_path))
+
+
+def test_list_folder_of_volume(tmp_path: Path) -> None:
+    """What a file system keeps in a folder isn't listed."""
+    for name in ("lost+found", "@eaDir", "windows"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".nfs0001").touch()
+
+    assert list_folder(UPath(tmp_path)) == {"windows": True}
+
+
+def test_size_of_below_file(tmp_path: Path) -> None:
+    """What lies below a file doesn't exist."""
+    (tmp_path / "file").write_bytes(b"abc")
+
+    assert size_of(UPath(tmp_path), "file") == 3
+    assert size_of(UPath(tmp_path), "file/more") is None

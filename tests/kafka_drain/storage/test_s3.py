@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,13 @@ ignore_configured_endpoint_urls = true
     ("environment", "endpoint", "region"),
     [
         ({"AWS_PROFILE": "minio"}, "http://minio:9000", "local"),
+        # As botocore has it: the former name goes first.
+        ({"AWS_DEFAULT_PROFILE": "minio"}, "http://minio:9000", "local"),
+        (
+            {"AWS_DEFAULT_PROFILE": "minio", "AWS_PROFILE": "amazon"},
+            "http://minio:9000",
+            "local",
+        ),
         ({"AWS_PROFILE": "several"}, "http://s3:2", "us-east-1"),
         ({"AWS_PROFILE": "amazon"}, None, "eu-west-1"),
         ({"AWS_PROFILE": "ignoring"}, None, None),
@@ -272,3 +280,30 @@ def test_s3_conf_credentials() -> None:
 def test_options_of(variables: dict[str, str], options: dict[str, object]) -> None:
     """The variables as options of fsspec."""
     assert options_of(variables) == options
+
+
+@pytest.mark.parametrize(
+    ("installed", "package"),
+    [
+        ({"pyspark": "3.5.7"}, "com.amazonaws."),
+        ({"pyspark": "4.0.2"}, "software.amazon.awssdk."),
+        ({"pyspark-client": "4.1.0"}, "software.amazon.awssdk."),
+        ({"pyspark-client": "3.5.9"}, "com.amazonaws."),
+        ({}, "software.amazon.awssdk."),
+    ],
+)
+def test_s3_conf_of_sdk(
+    monkeypatch: pytest.MonkeyPatch, installed: dict[str, str], package: str
+) -> None:
+    """Spark 3.5's Hadoop has the first AWS SDK, later ones the second; each its own classes."""
+
+    def version(name: str) -> str:
+        if name not in installed:
+            raise PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr("kafka_drain.storage.s3.version", version)
+
+    providers = s3_conf({})["spark.hadoop.fs.s3a.aws.credentials.provider"].split(",")
+
+    assert providers[-1].startswith(package)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -411,6 +412,29 @@ def test_preview_repair(
     assert preview.plan is not None
     assert preview.to_dict()["archive"] == str(archive.root)
     assert content_of(archive) == before
+
+
+def test_preview_repair_warning(archive: Archive) -> None:
+    """An archive with nothing but a warning is sound."""
+    orphan = archive.root / "generations/0001/data/topic=flights/part-00000-orphan.parquet"
+    orphan.write_bytes(b"left by a killed task")
+
+    preview = preview_repair(request(archive))
+
+    assert preview.is_sound
+
+
+@pytest.mark.parametrize("new_journal", [False, True])
+def test_preview_repair_forgets(archive: Archive, new_journal: bool, said: list[str]) -> None:
+    """A preview says of a receipt that is lost with its copy what the repair would do with it."""
+    shutil.rmtree(str(archive.root / "copies"))
+    (archive.root / f"{RECEIPTS}/000000000013.json").write_text("")
+
+    preview_repair(request(archive, new_journal=new_journal))
+
+    what = "its seal is forgotten: moves it aside" if new_journal else "restore it from a copy"
+    assert f"{RECEIPTS}/000000000013.json can't be read" in said[0]
+    assert what in said[0]
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
