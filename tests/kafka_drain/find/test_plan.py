@@ -130,6 +130,14 @@ def test_steps_touch() -> None:
     assert [[part.file.path for part in step.parts] for step in steps] == [["a", "b"], ["c"]]
 
 
+def test_steps_within_an_earlier_part() -> None:
+    """A part that ends within an earlier one doesn't end the step: a third may begin there."""
+    files = [held("a", (A0, 0, 100)), held("b", (A0, 10, 20)), held("c", (A0, 30, 40))]
+    (step,) = steps_of(parts_of(files, {}, Criteria.of()))
+
+    assert [part.file.path for part in step.parts] == ["a", "b", "c"]
+
+
 def test_plan_unknown_times() -> None:
     """A file whose times are unknown isn't ruled out by them."""
     file, [content] = held("file", (A0, 0, 9))

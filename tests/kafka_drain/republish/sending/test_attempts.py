@@ -147,6 +147,19 @@ def test_open_run_finished_chain(group: Group, run: RepublishRun) -> None:
     assert group.sent[1:] == [(slot.group, slot.tp.topic, slot.tp.partition, done[-1].end)]
 
 
+def test_open_run_between_partitions(group: Group, run: RepublishRun) -> None:
+    """A chain that has sent one of its partitions isn't done: another may be sending the next."""
+    chain = PLAN.chains[0]
+    assert len(chain) > 1
+    between = ShardProgress(chain[0].end, chain[0].records, PLAN.sha256)
+    group.offsets = BEGUN | {chain[0].progress: between}
+    run.mark_opened(PLAN)
+
+    assert open_run(PLAN, run, {}) == 2
+
+    assert shards_sent(group) == []
+
+
 @pytest.mark.parametrize("reads_before", [0, 1])
 def test_open_run_while_another_opens(group: Group, run: RepublishRun, reads_before: int) -> None:
     """An attempt that finds no progress, and then another's `opened.json`, isn't told of a loss."""
