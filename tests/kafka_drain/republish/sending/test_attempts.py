@@ -149,13 +149,17 @@ def test_open_run_finished_chain(group: Group, run: RepublishRun) -> None:
 
 def test_open_run_between_partitions(group: Group, run: RepublishRun) -> None:
     """A chain that has sent one of its partitions isn't done: another may be sending the next."""
-    chain = PLAN.chains[0]
-    assert len(chain) > 1
-    between = ShardProgress(chain[0].end, chain[0].records, PLAN.sha256)
-    group.offsets = BEGUN | {chain[0].progress: between}
-    run.mark_opened(PLAN)
+    slot = PLAN.shards[0].progress
+    chained = replace(PLAN, shards=tuple(replace(each, progress=slot) for each in PLAN.shards))
+    first, *others = chained.shards
+    assert others
+    group.offsets = {
+        PLAN.attempts: ShardProgress(1, 0, chained.sha256),
+        slot: ShardProgress(first.end, first.records, chained.sha256),
+    }
+    run.mark_opened(chained)
 
-    assert open_run(PLAN, run, {}) == 2
+    assert open_run(chained, run, {}) == 2
 
     assert shards_sent(group) == []
 
