@@ -32,7 +32,7 @@ NUMBERS = [
     *range(430, 438),
     *range(440, 447),
     *range(450, 458),
-    *range(470, 851),
+    *range(470, 852),
 ]
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 

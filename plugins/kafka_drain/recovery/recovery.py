@@ -153,11 +153,10 @@ def held_topics(snapshot: Snapshot, topics: Collection[str]) -> dict[str, int]:
 
     receipts = [*filter(None, (each.last_receipt() for each in snapshot.generations))]
     receipts += [window.receipt for window in snapshot.fold.windows]
-    parts = [part for receipt in receipts for part in receipt.partitions]
-    for part in parts:
+    for part in (part for receipt in receipts for part in receipt.partitions):
         note(part.tp, part.records_so_far)
-    if set(topics) - {part.topic for part in parts}:
-        # The newest receipts don't name a topic that was deleted before.
+    if set(topics) - held.keys():
+        # The newest receipts don't name a topic that was deleted before, or name it as empty.
         for file in archive_files(snapshot):
             for content in file.sealed.contents if file.sealed else ():
                 note(content.tp, content.records)

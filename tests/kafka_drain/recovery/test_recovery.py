@@ -92,6 +92,18 @@ def test_held_topics_without_new_records(tmp_path: Path) -> None:
     assert held_topics(made.archive.snapshot(), ["lost"]) == {"lost": 3}
 
 
+def test_held_topics_of_earlier_generation(tmp_path: Path) -> None:
+    """A topic that was made again may hold no record yet, though the deleted one did."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "1", "lost": "2"})
+    made.seal({ORDERS: dense(0, 3), LOST: dense(0, 3)})
+    made.seal({ORDERS: dense(3, 5)})
+    made.open_generation(lost="3")
+    made.seal({ORDERS: dense(5, 6)}, gaps=[Gap(LOST, OffsetRange(0, 2), GapReason.COMPACTED)])
+    made.open_generation()
+
+    assert held_topics(made.archive.snapshot(), ["lost"]) == {"lost": 3}
+
+
 def test_read_archived_nothing_described(made: MadeArchive) -> None:
     """Without a description, or with later ones only, there is nothing to recover."""
     early = datetime(2026, 1, 1, 0, 30, tzinfo=timezone.utc)
