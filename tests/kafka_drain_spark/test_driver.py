@@ -20,6 +20,7 @@ from kafka_drain.storage.lease import Lease, find_lease
 from kafka_drain.storage.paths import locate
 from kafka_drain_spark import driver as driving
 from kafka_drain_spark.driver import Printed, drive, keep_lease
+from tests.forks import run_forked
 
 
 def run_of(archive: Path, lease: str) -> RunDocument:
@@ -167,6 +168,18 @@ def test_keep_lease_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     with keep_lease(run_of(tmp_path, "mine"), told.set):
         assert told.wait(10)
+
+
+def end_in_thread() -> None:
+    """End as a driver that has lost its lease does; return if nothing ends the process."""
+    thread = threading.Thread(target=driving._end)
+    thread.start()
+    thread.join(60)
+
+
+def test_end() -> None:
+    """The lease's thread ends the whole driver, so that nothing more is written."""
+    assert run_forked(end_in_thread) == 1
 
 
 def test_keep_lease_kept(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,16 @@ def test_plan_approved_one_run(archive: Archive) -> None:
     assert plan == same
     assert approved(archive, plan).run.key == approved(archive, plan).run.key
     assert approved(archive, plan).run.key != approved(archive, other).run.key
+
+
+def test_freeze_republish_lifetime(archive: Archive) -> None:
+    """The plan can be started as long as is asked for, or a day."""
+    here: Any = cluster_with(copy=2)
+    request = RepublishRequest(target_topic="copy")
+    short = freeze_republish(archive, here, request, now=NOW, lifetime=LATER - NOW)[1]
+
+    assert datetime.fromisoformat(short.expires_at) == LATER
+    assert datetime.fromisoformat(frozen_in(archive).expires_at) == NOW + timedelta(days=1)
 
 
 def test_freeze_republish_sends_nothing(archive: Archive) -> None:

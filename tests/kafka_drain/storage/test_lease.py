@@ -275,6 +275,30 @@ def test_renew(root: UPath, make_lease: Any, clock: Clock) -> None:
     assert not lease.lost.is_set()
 
 
+def test_renew_takes_time(
+    root: UPath, make_lease: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The holder's lease ends when lock.json says so, however long a renewal is written."""
+    lease = make_lease()
+    lease.acquire()
+    write = type(lease._store).replace
+
+    def slowly(*given: Any) -> Any:
+        clock.move(10)
+        return write(*given)
+
+    monkeypatch.setattr(type(lease._store), "replace", slowly)
+
+    lease.renew()
+
+    assert lock(root)["expires_at"] == "2026-01-01T12:01:00.000+00:00"
+    clock.move(49)
+    lease.confirm()
+    clock.move(1)
+    with pytest.raises(LockedError, match="expired while this process was suspended"):
+        lease.confirm()
+
+
 def test_hold_lease_renews(root: UPath, clock: Clock) -> None:
     """A thread renews while the body runs."""
     with hold_lease(root, run="r", seconds=0.03, clock=clock):

@@ -29,6 +29,7 @@ def told(dag):
         "tasks": {
             task.task_id: {
                 "class": type(task).__name__,
+                "kinds": [kind.__name__ for kind in type(task).__mro__],
                 "downstream": sorted(task.downstream_task_ids),
                 **{
                     name: getattr(task, name)
@@ -53,7 +54,7 @@ for way in Asks:
     if way is Asks.PERSON and not can_approve():
         continue
     dag_factory.way_of = lambda approval, kind, way=way: Way(
-        kind, way, Approval(plan_hours=8, options={"fail_on_reject": True})
+        kind, way, Approval(plan_hours=8, four_eyes=True, options={"fail_on_reject": True})
     )
     pipeline = Pipeline(
         name=f"p_{way.value}",
@@ -225,6 +226,7 @@ def test_tasks_of_person(kind: str, answers: Any) -> None:
     assert (plan["apply"], plan["freeze"], plan["plan_hours"]) == (False, True, 8)
     assert (plan["is_dry_run"], plan["plan_id"], plan["abandon"] or False) == (None, None, False)
     assert approve["class"] == "PlanApprovalOperator"
+    assert "FourEyesApprovalOperator" in approve["kinds"]
     assert approve["fails"] is True
     assert approve["body"] == (
         "{{ ti.xcom_pull(task_ids='plan')['approval'] }}\n\n"

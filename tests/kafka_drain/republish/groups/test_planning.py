@@ -231,6 +231,16 @@ def test_plan_group_beside_planned(moved: Moved) -> None:
     assert "no map says where now, other put its records" in "\n".join(moved.translate().notes)
 
 
+@pytest.mark.parametrize(("placement", "is_anywhere"), [("original", False), ("key", True)])
+def test_plan_group_beside_other_placement(moved: Moved, placement: str, is_anywhere: bool) -> None:
+    """Where one of several runs placed records by key, they may be in any partition."""
+    moved.groups["home"].offsets["g"] = {A0: Committed(14)}
+    other = plan_of("other", 0, 10, cluster_id="away", placement=placement)
+    note(moved.made.root, other, is_done=True)
+
+    assert (COPY_1 in moved.translate().after) is is_anywhere
+
+
 @pytest.mark.parametrize(
     ("where", "is_refused"),
     [
