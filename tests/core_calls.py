@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.republish.engines.select import Engines
+
 #: The context of a task in a manual run.
 MANUAL: Any = {"run_id": "manual 1", "dag_run": SimpleNamespace(run_type="manual", conf={})}
 
@@ -66,3 +68,17 @@ class Frozen(SimpleNamespace):
     def summary(self) -> dict[str, Any]:
         """Return what a task answers of it."""
         return {"plan_id": self.id}
+
+
+def noted_engines(monkeypatch: pytest.MonkeyPatch, path: str) -> list[Any]:
+    """Let engines keep what they are made with, as `given`; return those that will be made."""
+    made: list[Any] = []
+
+    class Noted(Engines):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.given = given
+            made.append(self)
+
+    monkeypatch.setattr(path, Noted)
+    return made

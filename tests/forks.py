@@ -42,22 +42,24 @@ def fork(target: Callable[..., object], *arguments: Any) -> BaseProcess:
         target: The function; its process ends with 0 when it returns.
         arguments: What it is given; has to be picklable.
     """
-    before = os.environ.get("PYTHONPATH")
-    process = _FORKS.Process(
-        target=_call, args=(str(kafka_drain.__file__), before, target, arguments)
-    )
-    with _our_path():
+    with _our_path() as before:
+        process = _FORKS.Process(
+            target=_call, args=(str(kafka_drain.__file__), before, target, arguments)
+        )
         process.start()
     return process
 
 
 @contextmanager
-def _our_path() -> Iterator[None]:
-    """Let the server, if it starts, import what this process does, not what is installed."""
+def _our_path() -> Iterator[str | None]:
+    """Let the server, if it starts, import what this process does, not what is installed.
+
+    Yields the path that there was before.
+    """
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     try:
-        yield
+        yield before
     finally:
         _set_path(before)
 
@@ -72,7 +74,11 @@ def _set_path(path: str | None) -> None:
 def _call(
     imported: str, path: str | None, target: Callable[..., object], arguments: tuple[Any, ...]
 ) -> None:
-    """Run a function in a fork, whose own processes get the path that ours get."""
+    """Run a function in a fork, whose own processes get the path that ours get.
+
+    Raises:
+        AssertionError: When the server imports another kafka_drain than this process.
+    """
     assert kafka_drain.__file__ == imported, f"{kafka_drain.__file__} isn't {imported}"
     _set_path(path)
     target(*arguments)

@@ -345,15 +345,18 @@ def test_segment_events_bounded(tmp_path: Path, partitions: int, own: int) -> No
     assert files == (older + own) * len(receipt.files)
 
 
-def test_segment_events_bounded_by_widest(tmp_path: Path) -> None:
-    """One segment of very many partitions leaves room for few others, however small these are."""
+def test_segment_events_bounded_by_ranges(tmp_path: Path) -> None:
+    """If newer segments have very many partitions, fewer of them stand by themselves."""
     [*_, receipt] = seal(golden_copy(tmp_path / "archive")).sealed
     one = OffsetRange(5, 9)
     wide = tuple(part_of(receipt, TopicPartition("t", n), one) for n in range(module.RANGES // 3))
-    numbered = (replace(receipt, first_batch=n, last_batch=n) for n in range(9))
-    sealed = [replace(each, partitions=wide) if not n else each for n, each in enumerate(numbered)]
+    numbered = [replace(receipt, first_batch=n, last_batch=n) for n in range(9)]
+    sealed = numbered[:5] + [replace(each, partitions=wide) for each in numbered[5:]]
 
-    assert [event["receipts"] for event in segment_events(sealed)] == [6, 1, 1, 1]
+    oldest, *others = segment_events(sealed)
+
+    assert oldest["receipts"] + len(others) == 9
+    assert sum(event["partitions"] for event in others) <= module.RANGES
 
 
 def test_segment_events_bounded_generations(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_terminal_errors_fail_shows_outages(
 
 @pytest.mark.parametrize("stores", [True, False])
 def test_store_waiting(stores: bool) -> None:
-    """The newest wait is what the pages show, nothing once it is over; a task goes on anyway."""
+    """The pages show a task's newest wait until it is over; one that isn't stored fails nothing."""
     task = FakeTask()
     if not stores:
         task.xcom_push = None  # type: ignore[method-assign, assignment]
@@ -116,7 +116,7 @@ def test_store_waiting(stores: bool) -> None:
 
 @pytest.mark.parametrize("value", [None, "text", {"said": 7}, ["said"], {}])
 def test_waiting_said_of_others(value: object) -> None:
-    """What some other task has stored isn't taken for a wait."""
+    """What another task has stored isn't taken for a wait."""
     assert connections.waiting_said(value) == ""
 
 
@@ -131,12 +131,14 @@ def test_hash_key(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="no Airflow connection 'pseudonyms'"):
         connections.hash_key(keyed)
 
-    for password in (KEY, "hush", None):
+    def define(password: str | None) -> None:
         connection = {"conn_type": "generic", "password": password}
         monkeypatch.setenv("AIRFLOW_CONN_PSEUDONYMS", json.dumps(connection))
-        if password == KEY:
-            assert connections.hash_key(keyed) == KEY.encode()
-            continue
+
+    define(KEY)
+    assert connections.hash_key(keyed) == KEY.encode()
+    for password in ("hush", None):
+        define(password)
         with pytest.raises(ConfigError, match="the Airflow connection 'pseudonyms'") as refused:
             connections.hash_key(keyed)
         assert "hush" not in str(refused.value)

@@ -56,10 +56,12 @@ def test_create_dags_approval() -> None:
 START = datetime(2026, 2, 3, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize("is_group", [False, True])
-@pytest.mark.parametrize(("given", "retries"), [({}, 2), ({"retries": 5}, 5)])
+@pytest.mark.parametrize(
+    ("is_group", "given", "retries"),
+    [(False, {}, 2), (True, {}, 2), (True, {"retries": 5}, 5)],
+)
 def test_create_dags_common(is_group: bool, given: dict[str, Any], retries: int) -> None:
-    """Every DAG has one run at a time, no past ones, and what the user sets for all of them."""
+    """Every DAG has one run at a time, none of the past, and what the user sets for all."""
     more: dict[str, Any] = {"start_date": START, "default_args": given, "tags": ["mine"]}
     dags = create_group_dags("g", [ORDERS], **more) if is_group else create_dags(ORDERS, **more)
 
@@ -67,33 +69,14 @@ def test_create_dags_common(is_group: bool, given: dict[str, Any], retries: int)
         kind = dag_id.removesuffix("_g" if dag_id.endswith("_g") else "_orders")
         assert (dag.max_active_runs, dag.catchup) == (1, False), dag_id
         assert (dag.start_date, dag.timezone.name) == (START, "UTC"), dag_id
-        # Fields of forms aren't all text.
-        assert (dag.render_template_as_native_obj, bool(dag.params)) == (
-            (kind != "drain_group",) * 2
-        ), dag_id
-        assert dag.doc_md
+        # Fields of forms aren't all text; only the group's drain has no form.
+        has_form = kind != "drain_group"
+        assert (dag.render_template_as_native_obj, bool(dag.params)) == (has_form, has_form), dag_id
+        assert dag.doc_md, dag_id
         named = {"g"} if kind == "drain_group" else {"orders", *(["g"] if is_group else [])}
         assert set(dag.tags) == {"kafka-drain", f"kafka-drain:{kind}", "mine", *named}
         for task in dag.tasks:
             assert (task.retries, task.retry_delay) == (retries, timedelta(minutes=1)), task
-
-
-def test_create_group_dags_schedules() -> None:
-    """Scheduled drains are the group's; the pipelines' own DAGs have the intervals for backfills.
-
-    What one pipeline's drain fails at keeps no other from being validated.
-    """
-    hourly = [each.model_copy(update={"schedule": "@hourly"}) for each in (ORDERS, ITEMS)]
-    dags = create_group_dags("g", hourly)
-
-    assert type(dags["drain_group_g"].timetable).__name__ == "CronDataIntervalTimetable"
-    for name in ("orders", "items"):
-        timetable = dags[f"drain_{name}"].timetable
-        assert type(timetable).__name__ == "BackfillTimetable"
-        assert "0 * * * *" in timetable.description
-        assert dags["drain_group_g"].get_task(f"validate_{name}").trigger_rule == "all_done"
-    assert dags["drain_group_g"].get_task("done").trigger_rule == "all_success"
-    assert dags["drain_group_g"].get_task("validate_orders").upstream_task_ids == {"drain"}
 
 
 def test_create_dags_drain() -> None:
@@ -132,13 +115,12 @@ def test_create_dags_decoding_checked() -> None:
 
 
 def test_create_dags_restore_schemas() -> None:
-    """Schemas are restored with the form's fields; without a target there is nothing to."""
+    """Schemas are restored with the form's fields."""
     task = create_dags(ORDERS)["restore_schemas_orders"].get_task("restore_schemas")
 
     assert task.pipeline == ORDERS
     for name in ("apply", "schema_map", "ids"):
         assert name in str(getattr(task, name))
-    assert "restore_schemas_items" not in create_dags(ITEMS)
 
 
 def test_create_dags_cut_over() -> None:
@@ -184,5 +166,7 @@ def test_create_group_dags_tasks() -> None:
             assert task.on_alert_callback == [tell]
             assert names(task) == [f"file:///archives/{pipeline.name}"]
         assert dags[f"republish_{pipeline.name}"].get_task("republish").needs_plan
+        # A backfill has the intervals of the pipeline's schedule.
+        assert "0 * * * *" in dags[f"drain_{pipeline.name}"].timetable.description
         tags = dags[f"maintain_{pipeline.name}"].tags
         assert {pipeline.name, "g"} <= set(tags)

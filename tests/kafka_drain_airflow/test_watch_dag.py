@@ -38,18 +38,13 @@ def test_watch_dag() -> None:
     [
         ({}, (15, 60, True, "drain_{name}")),
         (
-            {
-                "again_minutes": 5,
-                "poll_seconds": 7,
-                "deferrable": False,
-                "drain_dag_id": "team.{name}",
-            },
-            (5, 7, False, "team.{name}"),
+            {"again_minutes": 5, "poll_seconds": 7, "deferrable": False, "drain_dag_id": "{name}"},
+            (5, 7, False, "{name}"),
         ),
     ],
 )
 def test_watch_dag_arguments(given: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    """The DAG's arguments are its task's, and a drain that is there already isn't a failure."""
+    """The DAG's arguments are its task's; a drain that was started already is no failure."""
     dag = create_watch_dag(PIPELINES, dag_id="watch", **given)
 
     watch: Any = dag.get_task("watch")

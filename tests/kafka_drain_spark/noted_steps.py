@@ -50,3 +50,21 @@ def noted_functions(monkeypatch: pytest.MonkeyPatch, module: ModuleType, *names:
     for name in names:
         monkeypatch.setattr(module, name, step(name))
     return steps
+
+
+def unlike(steps: list[Any], expected: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the expected steps that weren't taken, and those that were taken beside them."""
+    missing, more = list(expected), list[Any]()
+    for step in steps:
+        if step in missing:
+            missing.remove(step)
+        else:
+            more.append(step)
+    return missing, more
+
+
+def in_order(steps: list[Any], *names: str) -> bool:
+    """Return whether steps of these names were taken, for the first time, in this order."""
+    taken = [step[0] for step in steps]
+    places = [taken.index(name) for name in names]
+    return places == sorted(places)

@@ -13,7 +13,7 @@ from kafka_drain_spark import compact
 from kafka_drain_spark.compact import run_compact
 from kafka_drain_spark.job import JobFailed
 from kafka_drain_spark.offset_ranges import IS_ERASED
-from tests.kafka_drain_spark.noted_steps import Spark, noted_functions
+from tests.kafka_drain_spark.noted_steps import Spark, in_order, noted_functions, unlike
 
 SOURCES = [
     {"data_folder": "/a/data", "file_format": "orc", "files": ["/a/data/1.orc"]},
@@ -111,8 +111,7 @@ def test_run_compact(steps: list[Any]) -> None:
     assert found.pop("seconds") >= 0
     assert found == {**content(3, 4), "erased": content(2, 3)}
     order = ("date", "topic", "partition", "offset")
-    seen = [step for step in steps if step[0] != "observe"]
-    assert seen == [
+    expected = [
         ("require_source", "parquet", "orc"),
         ("read_files", "given", SOURCES),
         ("with_erased", ERASED),
@@ -135,13 +134,17 @@ def test_run_compact(steps: list[Any]) -> None:
         ("mode", "overwrite"),
         ("save",),
     ]
+    assert unlike([step for step in steps if step[0] != "observe"], expected) == ([], [])
+    assert in_order(steps, "with_erased", "where", "drop", "save_shown")
+    assert in_order(steps, "withColumn", "repartitionByRange", "sortWithinPartitions", "save_shown")
+    # The date is of times that ORC would change.
+    assert in_order(steps, "withColumn", "with_exact_times", "without_wrong_times", "save_shown")
+    # After the exchange, which reads twice; before the erased ones are left out.
+    assert in_order(steps, "repartitionByRange", "observe", "where")
     old, new = (number for number, step in enumerate(steps) if step[0] == "observe")
-    # After the exchange, before the erased ones are left out.
-    assert steps[old - 1][0] == "sortWithinPartitions"
-    assert steps[old + 1][0] == "where"
     assert steps[old][2:] == ("a fingerprint ", f"a fingerprint {IS_ERASED}")
-    assert steps[new - 1][0] == "read_files"
     assert steps[new][2:] == ("a fingerprint ",)
+    assert steps.index(("save", "/to")) < steps.index(("read_files", "given", WRITTEN)) < new
 
 
 def test_run_compact_of_all(steps: list[Any], observed: Observed) -> None:
@@ -163,15 +166,15 @@ def test_run_compact_of_all(steps: list[Any], observed: Observed) -> None:
     ids=["another record", "one too many", "nothing erased"],
 )
 def test_run_compact_differs(steps: list[Any], observed: Observed, after: dict[str, Any]) -> None:
-    """New files that hold other records than the old ones without the erased fail the job."""
+    """The job fails if the new files don't hold the old records without the erased ones."""
     observed.after = after
 
-    with pytest.raises(JobFailed, match=f"/to holds .*{after['fingerprint']}.*are erased"):
+    with pytest.raises(JobFailed, match=f"/to holds .*{after['fingerprint']}.*erased"):
         run(steps)
 
 
 def test_run_compact_encrypted(steps: list[Any]) -> None:
-    """Keys are in a session of the job's own alone, set before the old files are read."""
+    """Keys are set in a session of the job's own alone, before the old files are read."""
     run(steps, encryption=KEYS)
 
     assert [step for step in steps if step[0] in ("set_keys", "read_files", "save_shown")] == [

@@ -28,7 +28,7 @@ from kafka_drain_spark.drain import (
 )
 from kafka_drain_spark.fingerprint import SHIFT
 from kafka_drain_spark.job import JobFailed
-from tests.kafka_drain_spark.noted_steps import Spark, noted_functions
+from tests.kafka_drain_spark.noted_steps import Spark, in_order, noted_functions, unlike
 from tests.kafka_drain_spark.test_session import remote
 
 P0 = TopicPartition("t", 0)
@@ -377,7 +377,7 @@ VALUES = {"format": "avro"}
 
 
 def test_start_query(steps: list[Any]) -> None:
-    """What is read is observed before it is decoded; the query ends when it has caught up."""
+    """What is read is observed as it was sent; the query ends when it has caught up."""
     spec = spec_of(
         start='{"t":{"0":3,"1":4}}',
         planned_end='{"t":{"0":12,"1":5}}',
@@ -394,7 +394,7 @@ def test_start_query(steps: list[Any]) -> None:
     start_query(session, spec)
 
     options = {"subscribe": "t", "kafka.max.poll.records": "7", "minPartitions": "9", "secret": "s"}
-    assert steps == [
+    expected = [
         ("require_source", "kafka", "parquet"),
         ("with_splits", [9, 1]),
         ("format", "kafka"),
@@ -413,10 +413,15 @@ def test_start_query(steps: list[Any]) -> None:
         ("trigger", {"availableNow": True}),
         ("start",),
     ]
+    assert unlike(steps, expected) == ([], [])
+    assert in_order(steps, "require_source", "load", "merged", "as_sent", "observe")
+    assert in_order(steps, "observe", "with_exact_times", "without_wrong_times", "start")
+    # The date is of times that ORC would change.
+    assert in_order(steps, "withColumn", "without_wrong_times")
 
 
 def test_start_writing_values(steps: list[Any]) -> None:
-    """Decoded values are counted; keys protect the columns of files, with no folders if none."""
+    """Records are observed before they are decoded, and values after; all columns are encrypted."""
     rows: Any = Spark(steps)
     keys = {"key": "wrapped"}
 

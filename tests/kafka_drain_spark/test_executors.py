@@ -15,14 +15,14 @@ from tests.kafka_drain_spark.test_session import remote
 
 
 def doubled(items: Iterable[int]) -> Iterator[int]:
-    """Yield each item twice, as a task's function may."""
+    """Yield each item twice."""
     for item in items:
         yield item
         yield item
 
 
 def test_in_tasks_of_classic() -> None:
-    """Items are shared out in their order to as many tasks."""
+    """Items are shared out to the given number of tasks, and results come in order."""
     asked: list[int] = []
 
     def parallelize(items: list[int], tasks: int) -> Any:
@@ -39,7 +39,7 @@ def test_in_tasks_of_classic() -> None:
 
 @pytest.mark.parametrize("items", [[], [3, 1], [*range(700)]])
 def test_in_tasks_of_remote(monkeypatch: pytest.MonkeyPatch, items: list[int]) -> None:
-    """On a server, the functions' module is sent too, and results come in order, all of them."""
+    """A server gets our code too, and all results come in order, a bounded number at a time."""
     conf: dict[str, str] = {}
     artifacts: list[Any] = []
     batches: list[int] = []

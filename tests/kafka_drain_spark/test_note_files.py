@@ -110,7 +110,7 @@ class Hadoop:
 
 @pytest.mark.parametrize("scheme", ["s3a", "gs", "hdfs"])
 def test_write_notes_in_store(scheme: str) -> None:
-    """Nobody reads half a note: a store shows it when it is closed, HDFS when it is renamed."""
+    """A note is written once, and never seen half: on HDFS, it is renamed when it is complete."""
     hadoop: Any = Hadoop()
     folder = f"{scheme}://place/notes"
     notes = NoteFiles(hadoop, folder)

@@ -30,22 +30,11 @@ def test_offsets_of_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
     assert without_offsets(SPARK, RECORDS, iter(())) is RECORDS
 
 
-def test_offsets_of_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wanted offsets are kept, erased ones are dropped, and no column is added."""
-    monkeypatch.setattr(offset_ranges, "_joined", lambda *given: given)
-
-    kept: Any = at_offsets(SPARK, RECORDS, iter(ROWS))
-    left: Any = without_offsets(SPARK, RECORDS, iter(ROWS))
-
-    assert kept == (SPARK, RECORDS, ROWS, "left_semi")
-    assert left == (SPARK, RECORDS, ROWS, "left_anti")
-
-
 @pytest.mark.parametrize(
     ("select", "how"), [(at_offsets, "left_semi"), (without_offsets, "left_anti")]
 )
 def test_offsets_joined(monkeypatch: pytest.MonkeyPatch, select: Any, how: str) -> None:
-    """Ranges are compared by topic, partition and offset, the end excluded, block by block."""
+    """Wanted offsets are kept, erased ones dropped, by topic and partition; the end is excluded."""
     steps: list[Any] = []
     monkeypatch.setattr(offset_ranges, "F", SimpleNamespace(expr=Text, broadcast=lambda one: one))
     spark: Any = Spark(steps)
@@ -66,7 +55,7 @@ def test_offsets_joined(monkeypatch: pytest.MonkeyPatch, select: Any, how: str) 
 
 
 def test_with_erased(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All records stay, and no column but the one that says which are erased is added."""
+    """All records stay, with one more column, which says whether they are erased."""
     steps: list[Any] = []
     monkeypatch.setattr(offset_ranges, "F", SimpleNamespace(expr=Text, broadcast=lambda one: one))
     spark: Any = Spark(steps)

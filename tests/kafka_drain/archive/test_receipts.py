@@ -312,7 +312,7 @@ def test_parse_receipt_unknown_reason() -> None:
 
 
 def test_receipt_of_segment() -> None:
-    """A receipt tells where it lies, which offsets it has, and its age among others."""
+    """A receipt tells its file, its place among others, its offsets, and what was drained again."""
     part = SMALL.partitions[0]
     other = replace(part, partition=1, start=3, end=9, records=2)
     receipt = replace(SMALL, partitions=(part, other))
@@ -364,7 +364,7 @@ def test_records_of() -> None:
 
 
 def test_unknown_files() -> None:
-    """Without a fingerprint, nothing says what Spark read of the files that have records."""
+    """Without a fingerprint, it isn't known what Spark read of the files with records."""
     empty = SealedFile("g", 9, "ab", (SealedContent.of(A, 4, 4, 0),))
     receipt = replace(SMALL, files=(*SMALL.files, empty))
 
@@ -372,13 +372,13 @@ def test_unknown_files() -> None:
     assert unknown_files(replace(receipt, fingerprint=None)) == [*SMALL.files]
 
 
-@pytest.mark.parametrize("pair", [[0], [0, 1, 2], [0, "5"], [0, 5.0], [0, True], {"0": 5}, None])
+@pytest.mark.parametrize("pair", [[0], [0, 1, 2], [0, "5"], [0, True], {"0": 5}, None])
 def test_parse_receipt_no_range(pair: object) -> None:
-    """Offsets that aren't two numbers are refused by words, whoever has sealed them."""
+    """Offsets that aren't two numbers are refused, though they are sealed."""
     document = json.loads(BYTES)
     document["partitions"][0]["gaps"] = {"control": [pair]}
 
-    with pytest.raises(ReceiptError, match=r"expected two offsets, \[start, end\]"):
+    with pytest.raises(ReceiptError):
         parse_receipt(sealed(document))
 
 

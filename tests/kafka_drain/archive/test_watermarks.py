@@ -106,14 +106,14 @@ def test_expiry_warnings(first: int, end: int, warns: bool) -> None:
 
 
 def test_expiry_warnings_figures() -> None:
-    """The rate is that between the two runs, and what is left is that of this drain."""
+    """A warning says how fast Kafka deletes, when it gets where, and when the next drain starts."""
     at = 1_767_000_000.0
     before = observe({}, {A: KafkaBounds(5_000, 9_000, 9_000)}, "run 1", at)
 
     [warning] = expiry_warnings(before, {A: 5_500}, {A: 5_600}, 2 * HOUR, at + HOUR / 2)
 
-    assert "Kafka deletes 0.3 offsets/s of t-0 and will reach offset 5,600" in warning
-    assert "in 6 min 0 s; the next drain starts in 2 h" in warning
+    for figure in ("0.3 offsets/s of t-0", "offset 5,600", "in 6 min 0 s", "in 2 h"):
+        assert figure in warning
 
 
 def test_expiry_warnings_first_run() -> None:

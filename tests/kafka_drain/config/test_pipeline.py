@@ -226,10 +226,14 @@ def test_pipeline_one_source(given: dict[str, Any], message: str) -> None:
     ],
 )
 def test_pipeline_source_accepted(source: dict[str, Any]) -> None:
-    """Each way to say what is drained works alone."""
+    """Each way to say what is drained works alone, and is the pipeline's source."""
     pipeline = make(**({"topics": None} | source))
 
     assert source == {key: getattr(pipeline, key) for key in source}
+    assert pipeline.source == source
+    [shown] = source.values()
+    assert str(shown) in str(pipeline)
+    assert pipeline.archive in str(pipeline)
 
 
 # values
@@ -424,37 +428,31 @@ def test_pipeline_archive_slash(written: str, expected: str) -> None:
     assert expected == make(archive=written).archive
 
 
-@pytest.mark.parametrize(
-    ("source", "subjects"),
-    [
-        ({"topics": ["a"]}, ["a-value"]),
-        ({"topics": None, "assign": {"a": [0, 1]}}, ["a-value"]),
-    ],
-)
-def test_pipeline_source(source: dict[str, Any], subjects: list[str]) -> None:
-    """Only what selects the topics is the source; the subject of one topic is its values'."""
-    pipeline = make(**source)
+REGISTRY = {"encoding": "avro", "registry_conn_id": "of_values"}
 
-    assert pipeline.source == {name: value for name, value in source.items() if value is not None}
-    assert f"{pipeline}" == f"flights: {next(iter(pipeline.source.values()))} to /archive"
-    assert (pipeline.subjects, pipeline.schemas_conn_id) == ([], None)
-    registry = {"encoding": "avro", "registry_conn_id": "of_values"}
-    pipeline = make(**source, values=registry)
-    assert (pipeline.subjects, pipeline.schemas_conn_id) == (subjects, "of_values")
-    named = {**registry, "subjects": ["x", "y"]}
-    pipeline = make(**source, values=named, registry_conn_id="own")
-    assert (pipeline.subjects, pipeline.schemas_conn_id) == (["x", "y"], "own")
+
+@pytest.mark.parametrize("source", [{"topics": ["a"]}, {"topics": None, "assign": {"a": [0, 1]}}])
+def test_pipeline_subjects(source: dict[str, Any]) -> None:
+    """Subjects are those that are named, or else that of the only topic's values."""
+    assert make(**source).subjects == []
+    assert make(**source, values=REGISTRY).subjects == ["a-value"]
+    assert make(**source, values={**REGISTRY, "subjects": ["x", "y"]}).subjects == ["x", "y"]
 
 
 @pytest.mark.parametrize(
     "source", [{"topics": ["a", "b"]}, {"topics": None, "topic_pattern": "a.*"}]
 )
 def test_pipeline_subjects_missing(source: dict[str, Any]) -> None:
-    """Of several topics, the subjects that have the schemas are named, and not guessed."""
-    registry = {"encoding": "avro", "registry_conn_id": "of_values"}
+    """Subjects of several topics must be named: they aren't guessed."""
+    assert refusal(**source, values=REGISTRY).startswith("values.subjects is missing")
+    assert make(**source, values={**REGISTRY, "subjects": ["x"]}).subjects == ["x"]
 
-    assert refusal(**source, values=registry).startswith("values.subjects is missing")
-    assert make(**source, values={**registry, "subjects": ["x"]}).subjects == ["x"]
+
+def test_pipeline_schemas_connection() -> None:
+    """Schemas come from the pipeline's own registry, or else from that of its values."""
+    assert make().schemas_conn_id is None
+    assert make(values=REGISTRY).schemas_conn_id == "of_values"
+    assert make(values=REGISTRY, registry_conn_id="own").schemas_conn_id == "own"
 
 
 def test_with_log_level() -> None:

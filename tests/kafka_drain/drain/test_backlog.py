@@ -65,6 +65,7 @@ def watched(cursor: int = 0, **changes: Any) -> Watched:
         (Log(end=10, stable=7), 4, 3, 0, 0),
         (Log(end=10, stable=4), 4, 0, 0, 0),
         (Log(end=10, stable=2), 4, 0, 0, 0),
+        (Log(end=10, stable=4), 10, 0, 0, 0),
     ],
 )
 def test_measure_lag(log: Log, cursor: int, lag: int, expired: int, cut: int) -> None:
@@ -223,7 +224,7 @@ def test_look_without_watch(pipeline: Pipeline) -> None:
 def test_look_isolation(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, isolation: str
 ) -> None:
-    """A watch counts what a drain would read: behind an open transaction only if it reads all."""
+    """A watch counts what a drain would read: uncommitted records only if it reads these too."""
     monkeypatch.setattr("kafka_drain.drain.preflight.isolation_warnings", lambda *_: [])
     options = {"kafka.isolation.level": isolation}
     asked = pipeline.model_copy(update={"source_options": options})
@@ -236,7 +237,7 @@ def test_look_isolation(
 
 
 def test_look_observed_before(pipeline: Pipeline) -> None:
-    """Of Kafka's first offsets, those of the last validation count, of what is drained now."""
+    """Only the first offsets of the last validation count, and only of what is drained now."""
     gone = TopicPartition("gone", 0)
     first = observe({}, {A0: KafkaBounds(1, 9, 9), A1: KafkaBounds(3, 4, 4)}, "one", 1000.0)
     later = observe({}, {A0: KafkaBounds(2, 20, 20), gone: KafkaBounds(7, 8, 8)}, "two", 2000.0)
@@ -245,10 +246,3 @@ def test_look_observed_before(pipeline: Pipeline) -> None:
     found = look(pipeline, FakeCluster({A0: Log(end=30), A1: Log(end=5)}), NOW).watched
 
     assert (found.first, found.first_at) == ({A0: 2}, 2000.0)
-
-
-def test_measure_drained_behind_transaction() -> None:
-    """A log whose end is hidden, and that ends where the cursor is, wasn't cut."""
-    found = measure(FakeCluster({T0: Log(end=10, stable=4)}), watched(10), NOW)
-
-    assert (found.lag, found.cut) == (0, {})

@@ -51,12 +51,13 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ]
     cluster: Any = FakeCluster({TopicPartition(t, 0): Log(end=end) for t, end in HELD.items()})
 
-    def open_them(*refused: str) -> Any:
+    def open_them(*refused: str, **more: Any) -> Any:
         def check(pipeline: Pipeline) -> None:
             if pipeline.name in refused:
                 raise ArchiveError("not mounted")
 
-        return open_group(pipelines, {"kafka_default": cluster}, tmp_path, run="r", check=check)
+        clusters = {"kafka_default": cluster}
+        return open_group(pipelines, clusters, tmp_path, run="r", check=check, **more)
 
     return open_them
 
@@ -312,7 +313,7 @@ def test_open_group_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_open_group_refused(tmp_path: Path) -> None:
-    """Pipelines that can't share an application are refused before any is looked at."""
+    """Pipelines that can't share an application are refused, and nothing is written."""
     pipelines = [
         Pipeline(name=name, topics=["a"], archive=str(tmp_path / "archive")) for name in "ab"
     ]
@@ -327,23 +328,8 @@ def test_open_group_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_open_group_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A drain that an earlier process has started is followed, also if nothing is new by now."""
-
-    def assemble(name: str, *, spec_path: Path, **given: Any) -> SparkApplication:
-        made = fake_application(name, spec_path=spec_path, **given)
-        return replace(made, arguments=["drain", str(spec_path)])
-
-    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", assemble)
-    cluster: Any = FakeCluster({TopicPartition("c", 0): Log(end=0)})
-    pipeline = Pipeline(name="c", topics=["c"], archive=str(tmp_path / "archive"))
-
-    with open_group(
-        [pipeline],
-        {"kafka_default": cluster},
-        tmp_path,
-        run="r",
-        find=lambda _: StartedApplication("a_1"),
-    ) as group:
-        assert (list(group.jobs), group.results) == (["c"], {})
-        assert stat.S_IMODE((tmp_path / "000").stat().st_mode) == 0o700
+def test_open_group_found(opened: Any) -> None:
+    """A drain that an earlier process has started is followed, even if nothing is new by now."""
+    with opened(find=lambda _: StartedApplication("a_1")) as group:
+        assert list(group.jobs) == list(HELD)
+        assert group.results == {}

@@ -131,7 +131,7 @@ def test_steps_touch() -> None:
 
 
 def test_steps_within_an_earlier_part() -> None:
-    """A part that ends within an earlier one doesn't end the step: a third may begin there."""
+    """A step ends with the part that reaches farthest, which needn't be the last one."""
     files = [held("a", (A0, 0, 100)), held("b", (A0, 10, 20)), held("c", (A0, 30, 40))]
     (step,) = steps_of(parts_of(files, {}, Criteria.of()))
 

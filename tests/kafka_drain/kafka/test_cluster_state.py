@@ -37,7 +37,7 @@ def test_acl_is_about(resource: str, name: str, pattern: str, expected: bool) ->
 
 
 def test_acl_is_about_one_of_some() -> None:
-    """A prefix needn't fit all topics."""
+    """An ACL on a prefix is about the topics if it fits one of them."""
     assert replace(READ, name="ord", pattern="prefixed").is_about(["billing", "orders"], [])
 
 

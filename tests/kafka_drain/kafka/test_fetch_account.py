@@ -96,7 +96,7 @@ def test_fetch_account_moved_on() -> None:
 
 
 def test_fetch_account_take_forgets_others() -> None:
-    """Of the partition that is read, what was asked for is still known; of others no longer."""
+    """Only of the partition that is taken, what was asked for stays known."""
     account, other = FetchAccount(), TopicPartition("u", 3)
     say(account, asked(4), asked(0, tp=other))
     account.take(TP)

@@ -32,7 +32,7 @@ def report(**next_offsets: int) -> str:
 
 
 def test_settings() -> None:
-    """The consumer reports to it, more often than it may be quiet."""
+    """The consumer reports to the watch, several times before it counts as quiet."""
     watch = FetchWatch()
 
     assert watch.settings["stats_cb"] == watch.hear

@@ -96,18 +96,17 @@ def test_next_incarnation() -> None:
     [(ID, []), (f"{ID}~2", [ID]), (f"{ID}~4", [f"{ID}~3", f"{ID}~2", ID])],
 )
 def test_earlier_incarnations(counted: str, earlier: list[str]) -> None:
-    """Each earlier number is named, the newest first; the first one is Kafka's own id."""
+    """All earlier incarnations are named, the newest first; the oldest has Kafka's own id."""
     assert earlier_incarnations(counted) == earlier
-    assert [next_incarnation(each) for each in earlier[::-1]] == [*earlier[::-1], counted][1:]
 
 
 def test_refuse_other_cluster() -> None:
-    """A cluster is refused with its id and addresses; one that tells no id can't be another."""
+    """Another cluster is refused with its id and addresses; one that tells no id isn't."""
     named = {"bootstrap_servers": "k:1"}
 
     refuse_other_cluster("/a", "mine", named)
     refuse_other_cluster("/a", "mine", named | {"cluster_id": "mine"})
-    with pytest.raises(ArchiveError, match=r"^/a was .* cluster mine, .* cluster its at k:1; corr"):
+    with pytest.raises(ArchiveError, match=r"/a .* cluster mine, .* cluster its at k:1;"):
         refuse_other_cluster("/a", "mine", named | {"cluster_id": "its"})
     assert cluster_text(named) == cluster_text(named | {"cluster_id": ""}) == "k:1"
 

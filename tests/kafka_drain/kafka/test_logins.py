@@ -115,7 +115,7 @@ def test_login_of(settings: dict[str, str], login: Login) -> None:
     ],
 )
 def test_login_of_missing(settings: dict[str, str], missing: str) -> None:
-    """Who gives too little to get tokens with is told what is missing."""
+    """Settings that don't suffice to get a token are refused, with what is missing."""
     says = f"missing: .*{missing}$" if missing else "needs oauth_cb"
 
     with pytest.raises(ConfigError, match=says) as raised:

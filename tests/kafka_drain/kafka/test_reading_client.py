@@ -129,7 +129,7 @@ def test_take_by_size(made: list[Consumer]) -> None:
 
 
 def test_take_nothing(made: list[Consumer]) -> None:
-    """Where nothing has come, nothing more is asked for: the reader looks at the clock."""
+    """Where nothing has come, nothing more is asked for in the same call."""
     reading = client()
     reading.read_from(A0, 0)
     reading.take(10, 0.1)
@@ -153,7 +153,7 @@ def test_read_from_settings(made: list[Consumer]) -> None:
 
 
 def test_read_from_closes(made: list[Consumer]) -> None:
-    """A consumer that another one replaces is closed, as the last one is; then it's made anew."""
+    """No consumer is left open, neither a replaced one nor the last; a closed client can go on."""
     reading = client()
     reading.read_from(A0, 0)
     made[0].tell(3)
@@ -169,7 +169,7 @@ def test_read_from_closes(made: list[Consumer]) -> None:
 
 
 def test_read_from_hears(made: list[Consumer]) -> None:
-    """Who reads now hears the reports, and nobody else."""
+    """Reports go to the current reader only."""
     reading, heard = client(), list[list[str]]([[], []])
     reading.read_from(A0, 0, heard=heard[0].append)
     made[0].tell(1_000)

@@ -16,7 +16,7 @@ from tests.kafka_drain.made_archive import MadeArchive
 
 
 def test_list_leases_each_folder(tmp_path: Path) -> None:
-    """The lease of every kind of run is found, wherever in the archive it lies."""
+    """The lease of each kind of run is found."""
     made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
     for folder in ("", "maintenance", "windows", "drills"):
         where = made.root / folder if folder else made.root

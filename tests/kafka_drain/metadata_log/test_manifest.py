@@ -132,11 +132,11 @@ def test_parse_log_other_version(first: str) -> None:
 )
 def test_parse_log_bad_line(bad: str, detail: str) -> None:
     """A bad line is found by file and line, and the lines around it are read."""
-    log, findings = parse_log("4", log_of(line("a"), bad, line("b")), DATA)
+    log, findings = parse_log("4", log_of(line("a"), "", bad, line("b")), DATA)
 
     assert log is not None
     assert [file.path for file in log.added] == ["a", "b"]
-    assert [(Reason.MANIFEST_CORRUPT, f"{WHERE}/4:3")] == [(f.reason, f.where) for f in findings]
+    assert [(Reason.MANIFEST_CORRUPT, f"{WHERE}/4:4")] == [(f.reason, f.where) for f in findings]
     assert detail in findings[0].detail
 
 
@@ -173,12 +173,13 @@ def test_parse_log_not_text() -> None:
 
 
 def test_parse_log_delete() -> None:
-    """A delete line takes its file out."""
-    log, findings = parse_log("5", log_of(line("a"), line("old", action="delete")), DATA)
+    """A delete line takes its file out, and what follows is read."""
+    content = log_of(line("a"), line("old", action="delete"), line("b"))
+    log, findings = parse_log("5", content, DATA)
 
     assert findings == []
     assert log is not None
-    assert [file.path for file in log.added] == ["a"]
+    assert [file.path for file in log.added] == ["a", "b"]
     assert frozenset({"old"}) == log.deleted
 
 
@@ -325,20 +326,8 @@ def test_assemble_duplicate_in_one_log() -> None:
     assert [(Reason.MANIFEST_DUPLICATE, f"{WHERE}/0")] == [(f.reason, f.where) for f in findings]
 
 
-def test_parse_log_after_blank_or_deleted() -> None:
-    """What follows a blank line, a deleted file or a line that can't be used is read."""
-    content = log_of(line("a"), "", line("b", action="delete"), "{", line("c"))
-
-    log, findings = parse_log("5", content, DATA)
-
-    assert log is not None
-    assert [file.path for file in log.added] == ["a", "c"]
-    assert log.deleted == frozenset({"b"})
-    assert [(found.reason, found.line) for found in findings] == [(Reason.MANIFEST_CORRUPT, 5)]
-
-
 def test_line_of() -> None:
-    """A file's line is the last one that names it, whatever other lines are like."""
+    """A file's line is the last one that names it, though other lines can't be used."""
     content = log_of(line("a"), "", "{", line("b"), line("a"), line("c"))
 
     assert [line_of(content, path, DATA) for path in ("a", "b", "c", "d")] == [6, 5, 7, None]

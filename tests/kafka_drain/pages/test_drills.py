@@ -33,7 +33,7 @@ def test_show_drills() -> None:
 
 
 def test_show_drills_bars() -> None:
-    """A bar says when its drill began, of what, how much, and how it ended."""
+    """A bar says when its drill began, what it restored, and how it ended."""
     times = {"started_at": "2026-01-02T03:04:05+00:00", "finished_at": "2026-01-03T09:00:00+00:00"}
     lost = [
         {"step": "plan", "error": "E", "detail": detail, "transient": False}

@@ -156,7 +156,8 @@ def test_overview_page_order(shown: Any) -> None:
 
 def test_overview_page_headline(shown: Any) -> None:
     """The list is green only if each archive is."""
-    assert shown([], NOW)["headline"] == "No archives"
+    empty = shown([], NOW)
+    assert (empty["headline"], empty["now"]) == ("No archives", NOW.isoformat())
     green = shown([named("a"), named("b")], NOW)
     assert (green["headline"], green["verdict_class"]) == (
         "2 archives, no problems: 4 records in 6 bytes",
@@ -164,6 +165,7 @@ def test_overview_page_headline(shown: Any) -> None:
     )
     waiting = shown([named("a"), named("b", overview=None)], NOW)
     assert waiting["headline"] == "2 archives, 1 not validated yet: 2 records in 3 bytes"
+    assert waiting["verdict"] == "2 archives"
     assert waiting["verdict_class"] == "verdict waiting"
 
 
@@ -188,7 +190,7 @@ def test_overview_page_headline(shown: Any) -> None:
         ),
     ],
 )
-def test_findings(
+def test_overview_page_findings(
     findings: dict[str, int],
     first: str,
     verdict: str,
@@ -196,7 +198,7 @@ def test_findings(
     shown: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What makes an archive incomplete is said in words, the first of it in the list."""
+    """The list says why an archive is incomplete; the verdict says a little more."""
     meanings = {"file_missing": "MISSING", "file_changed": "CHANGED", "offset_missing": "LOST"}
 
     def remedies(overview: Any, reach: Any) -> list[Any]:
@@ -218,15 +220,21 @@ def test_findings(
     assert line.why.replace(" (COUNTED)", "") == first
     assert verdict_text(row, NOW).replace(" (COUNTED)", "") == verdict
     assert line.badge.title == badge
-    unreadable = replace(row, problem="no access")
-    assert verdict_text(unreadable, NOW) == "no access"
-    [line] = shown([unreadable], NOW)["lines"]
+
+
+def test_overview_page_unreadable(shown: Any) -> None:
+    """Of an archive that can't be read, it is said why, and not what was found before."""
+    row = named("a", problem="no access", overview=COMPLETE | {"verdict": "findings"})
+
+    [line] = shown([row], NOW)["lines"]
+
     assert (line.why, line.badge.title) == ("no access", "no access")
+    assert verdict_text(row, NOW) == "no access"
 
 
 @pytest.mark.parametrize("state", ["running", "queued"])
 def test_last_run_followed(state: str) -> None:
-    """The run that the status is about is told, and whether another one follows it."""
+    """The last run is the one that has ended; it says if another one follows it."""
     failed = Run("failed", "", "/r", BEFORE, SINCE, False, "r1", "", "drain", "it broke")
     after = run(state, SINCE, "")
 
@@ -237,12 +245,10 @@ def test_last_run_followed(state: str) -> None:
 
 
 def test_overview_page_never_validated(shown: Any) -> None:
-    """Of an archive without a validation nothing is shown as seen; the others are counted."""
+    """Nothing is shown as seen of an archive without a validation."""
     page = shown([named("a"), named("b", overview=None)], NOW)
 
     assert [line.seen is None for line in page["lines"]] == [True, False]
-    assert page["verdict"] == "2 archives"
-    assert page["now"] == NOW.isoformat()
 
 
 def test_overview_page_hidden_run(shown: Any) -> None:

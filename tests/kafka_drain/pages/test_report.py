@@ -286,7 +286,7 @@ def test_report_page_incomplete_with_loss_acknowledged() -> None:
 @pytest.mark.parametrize(
     ("reasons", "gaps", "said"),
     [
-        ([Reason.FILE_MISSING] * 2, [], "FILE_MISSING"),
+        # Warnings aren't a reason.
         ([Reason.FILE_MISSING, Reason.FILE_REPLACED], [], "FILE_MISSING"),
         ([Reason.FILE_MISSING] * 2 + [Reason.FILE_CHANGED], [], "FILE_MISSING; FILE_CHANGED"),
         (
@@ -297,35 +297,27 @@ def test_report_page_incomplete_with_loss_acknowledged() -> None:
         # What the gaps say already isn't said again.
         (
             [Reason.OFFSET_MISSING, Reason.OFFSET_UNEXPLAINED, Reason.FILE_MISSING],
-            [("t", 0, 3, 1204)],
+            [gap(0, "lost", 3, 1204)],
             "1,201 offsets of t-0 are in no file; FILE_MISSING",
         ),
-        ([Reason.OFFSET_MISSING], [("t", 0, 3, 4)], "1 offset of t-0 is in no file"),
+        ([Reason.OFFSET_MISSING], [gap(0, "lost", 3, 4)], "1 offset of t-0 is in no file"),
         (
             [Reason.OFFSET_MISSING],
-            [("t", 0, 3, 4), ("u", 1, 3, 4)],
+            [gap(0, "lost", 3, 4), gap(1, "lost", 3, 4)],
             "1 offset of t-0 (and 1 offset of 1 other partition) are in no file",
         ),
         (
             [Reason.OFFSET_MISSING],
-            [("t", 0, 3, 4), ("u", 1, 0, 2), ("u", 2, 0, 2)],
-            "2 offsets of u-1 (and 3 offsets of 2 other partitions) are in no file",
+            [gap(0, "lost", 3, 4), gap(1, "lost", 0, 2), gap(2, "lost", 0, 2)],
+            "2 offsets of t-1 (and 3 offsets of 2 other partitions) are in no file",
         ),
     ],
 )
 def test_headline(reasons: list[Reason], gaps: list[Any], said: str) -> None:
-    """What is missing is said first, and then the most frequent findings, each once."""
-    rows = [
-        {
-            **dict(zip(("topic", "partition", "start", "end"), gap, strict=True)),
-            "reason": str(GapReason.LOST),
-            "acknowledged": False,
-        }
-        for gap in gaps
-    ]
+    """Missing offsets are said first, then the most frequent findings."""
     found = [finding(reason) for reason in reasons]
 
-    headline = _headline({"verdict": "findings", "gaps": rows, "findings": found})
+    headline = _headline(report(verdict="findings", gaps=gaps, findings=found))
 
     for reason in Reason:
         told = f"{reason.meaning} ({reason}: {reasons.count(reason):,})"

@@ -129,7 +129,7 @@ def test_restores_page() -> None:
 
 
 def test_restores_page_targets_and_size() -> None:
-    """Of many targets, the first are named and the others counted; a size is shown if known."""
+    """The first of many targets are named, the others counted; a size is shown if known."""
     topics = [TopicSent(f"t{n}", f"copy{n}", 1, 1) for n in range(5)]
     plain = {"has_receipt": True, "is_exact": True}
     page = restores_page(

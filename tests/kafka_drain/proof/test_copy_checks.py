@@ -220,9 +220,11 @@ def test_validate_copy_beside_damage_elsewhere(root: Path) -> None:
 
 
 def test_validate_copy_is_a_warning(root: Path) -> None:
-    """The archive is as complete as it was."""
+    """The archive is as complete as it was; without Kafka, nothing is mended."""
     emptied(root / "copies" / RECEIPT)
 
+    validate_archive(Archive.at(str(root)), None, deep=True)
+    assert (root / "copies" / RECEIPT).read_bytes() == b""
     report = validate_archive(Archive.at(str(root)), golden_cluster(), deep=True)
 
     assert report.complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from datetime import datetime, timezone
 from itertools import product
 from typing import Any
@@ -82,6 +83,9 @@ def test_hashes() -> None:
     assert header_hash(b"salt", "a", b"b") == (
         "9bc8d981781148ef13633cbec411ca12815a5a0d4c029ceffcb85d65898944e3"
     )
+    # The length is that of the name in UTF-8.
+    content = b"header\0" + b"\0\0\0\2" + "é".encode() + b"c"
+    assert header_hash(b"salt", "é", b"c") == hmac.digest(b"salt", content, "sha256").hex()
 
 
 def test_rows_of_keys() -> None:

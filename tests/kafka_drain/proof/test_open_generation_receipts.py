@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from kafka_drain.proof import gap_explanation, open_generation, validation
 from kafka_drain.proof.committed_files import FilesRead, read_committed_files
 from kafka_drain.proof.open_generation import ask_bounds
 from kafka_drain.proof.validation import validate_archive
-from tests.kafka_drain.archive.test_soundness import cut
+from tests.kafka_drain.archive.test_soundness import Damage, cut, edit, newest
 from tests.kafka_drain.fake_cluster import GrowingCluster, Log
 from tests.kafka_drain.golden import END, P0, add_batch, golden_cluster, open_next
 from tests.kafka_drain.windows.test_repair_plan_again import all_lost
@@ -101,33 +102,32 @@ def test_ask_bounds_growing() -> None:
     assert bounds.high_watermark == bounds.last_stable == 11
 
 
-@pytest.mark.parametrize("damaged", ["receipt", "identity", "generation"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        newest("generations/0001/receipts"),
+        edit("archive.json", pipeline="another"),
+        edit("generations/0001/generation.json", reason="another"),
+    ],
+    ids=["receipt", "identity", "generation"],
+)
 @pytest.mark.parametrize("scope", ["open", "all"])
-def test_validate_seals_nothing_beside_damage(archive: Archive, damaged: str, scope: Any) -> None:
+def test_validate_seals_nothing_beside_damage(archive: Archive, damage: Damage, scope: Any) -> None:
     """Where something sealed is missing or was changed, no further batch is sealed."""
     add_batch(open_next(archive, "parquet", ["topic"]), 0, END, 50)
-    closed = archive.generation(1)
-    if damaged == "receipt":
-        (closed.folder / "receipts" / closed.receipt_names()[-1]).unlink()
-    elif damaged == "identity":
-        path = archive.root / "archive.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"pipeline": "another"}))
-    else:
-        path = closed.folder / "generation.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"reason": "another"}))
+    damage(Path(str(archive.root)))
 
     report = validate_archive(archive, golden_cluster(), scope=scope)  # type: ignore[arg-type]
 
     assert errors(report.findings)
     assert report.receipts_written == 0
-    assert archive.generation(2).receipt_names() == []
 
 
 @pytest.mark.parametrize(("many", "is_asked"), [(1, True), (2, False)])
 def test_validate_many_files(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, many: int, *, is_asked: bool
 ) -> None:
-    """Only more new files than are read here are given to others, with their format."""
+    """More new files than one process is to read are given to executors, with their format."""
     add_batch(archive.generation(1), 14, END, 50)
     monkeypatch.setattr(open_generation, "MANY_FILES", many)
     asked: list[Any] = []
@@ -144,7 +144,7 @@ def test_validate_many_files(
 
 @pytest.mark.parametrize("scope", ["open", "all"])
 def test_validate_charted(archive: Archive, monkeypatch: pytest.MonkeyPatch, scope: Any) -> None:
-    """The chart has the newest receipts, and then what isn't sealed yet."""
+    """The report's chart has the newest receipts, then what wasn't sealed before."""
     add_batch(archive.generation(1), 14, END, 50)
     for module in (open_generation, validation):
         monkeypatch.setattr(module, "CHARTED", 2)

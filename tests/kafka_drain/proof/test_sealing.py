@@ -229,9 +229,10 @@ def test_check_link_twice() -> None:
 
 
 def test_seal_segment_topics() -> None:
-    """A receipt names the ids of its own topics, and what Kafka holds where it was asked."""
+    """A receipt names whose it is, the ids of its own topics, and what Kafka holds of them."""
     [receipt] = chain(3)
 
+    assert (receipt.pipeline, receipt.cluster_id) == ("p", "c")
     assert receipt.topics == {"t": "id of t"}
     assert [part.kafka for part in receipt.partitions] == [KafkaBounds(0, 50, 60)]
     assert (receipt.generation, receipt.window, receipt.name) == (1, "", "000000000000.json")
@@ -328,56 +329,46 @@ def test_seal_window_ranges(file_of_all: bool) -> None:
     assert receipt.files_so_far == FileSet().plus((file.path, 1) for file in files)
 
 
-def test_seal_segment_names() -> None:
-    """A receipt says whose it is, when it was sealed, what it follows, and what was accepted."""
-    batch = Batch(Segment(3, 4, {B: OffsetRange(0, 2)}), {B: {0: 0, 1: GapReason.EXPIRED}})
-
-    [receipt] = seal(
-        [batch], generation=2, previous="ab" * 32, acknowledged=["t:1:1-2"], sealed_at="today"
-    )
-
-    assert (receipt.pipeline, receipt.cluster_id, receipt.window) == ("p", "c", "")
-    assert (receipt.generation, receipt.first_batch, receipt.last_batch) == (2, 3, 4)
-    assert (receipt.previous, receipt.sealed_at) == ("ab" * 32, "today")
-    assert (receipt.fingerprint, receipt.acknowledged) == ("ff", ("t:1:1-2",))
-
-
 def test_seal_window_names() -> None:
-    """A window's receipt says the same, with the ids of topics of which it has lost offsets only.
+    """A window's receipt says whose it is, what it replaces and rewrites, and what was accepted.
 
-    So does that of deleted files, whose offsets are gaps one by one.
+    It has the id of a topic, too, of which it has accepted losses only.
     """
-    how: dict[str, Any] = {"identity": IDENTITY, "window": "w", "sealed_at": "today"}
-    gaps = [
-        Gap(A, OffsetRange(7, 9), GapReason.DELETED),
-        Gap(A, OffsetRange(1, 4), GapReason.DELETED),
-    ]
-
-    window = seal_window(
+    receipt = seal_window(
         [(A, OffsetRange(0, 1))],
-        [held(A, "y", [0]), held(A, "x", [0])],
+        [held(A, "x", [0])],
         [],
+        identity=IDENTITY,
+        window="w",
         replaces=["old"],
         fingerprint="ff",
+        sealed_at="today",
         acknowledged=["u:0:5-6"],
         provenance={"a receipt": "its hash"},
-        **how,
     )
-    deletion = seal_deletion(gaps, replaces=["gone"], **how)
 
-    for receipt in (window, deletion):
-        assert (receipt.pipeline, receipt.cluster_id, receipt.sealed_at) == ("p", "c", "today")
-        assert (receipt.window, receipt.generation, receipt.previous) == ("w", None, None)
-        assert (receipt.first_batch, receipt.last_batch) == (0, 0)
-        assert parse_receipt(receipt.to_bytes()) == receipt
-    assert [file.path for file in window.files] == ["x", "y"]
-    assert (window.fingerprint, window.replaces) == ("ff", ("old",))
-    assert (window.acknowledged, window.topics) == (("u:0:5-6",), dict(IDENTITY.topics))
-    assert window.provenance == {"a receipt": "its hash"}
-    assert (deletion.replaces, deletion.topics) == (("gone",), {"t": "id of t"})
-    assert (deletion.files, deletion.files_so_far, deletion.records) == ((), FileSet(), 0)
-    assert [(part.tp, part.range, dict(part.gaps)) for part in deletion.partitions] == [
-        (gap.tp, gap.range, {GapReason.DELETED: (gap.range,)}) for gap in gaps
+    assert (receipt.pipeline, receipt.cluster_id, receipt.window) == ("p", "c", "w")
+    assert (receipt.fingerprint, receipt.sealed_at, receipt.replaces) == ("ff", "today", ("old",))
+    assert (receipt.acknowledged, receipt.topics) == (("u:0:5-6",), dict(IDENTITY.topics))
+    assert receipt.provenance == {"a receipt": "its hash"}
+
+
+def test_seal_deletion() -> None:
+    """The receipt of deleted files has no files, and a row for each gap that they leave."""
+    ranges = [OffsetRange(7, 9), OffsetRange(1, 4)]
+    gaps = [Gap(A, each, GapReason.DELETED) for each in ranges]
+
+    receipt = seal_deletion(
+        gaps, identity=IDENTITY, window="w", replaces=["gone"], sealed_at="today"
+    )
+
+    assert parse_receipt(receipt.to_bytes()) == receipt
+    assert (receipt.pipeline, receipt.cluster_id, receipt.window) == ("p", "c", "w")
+    assert (receipt.generation, receipt.sealed_at) == (None, "today")
+    assert (receipt.replaces, receipt.topics) == (("gone",), {"t": "id of t"})
+    assert (receipt.files, receipt.files_so_far, receipt.records) == ((), FileSet(), 0)
+    assert [(part.tp, part.range, dict(part.gaps)) for part in receipt.partitions] == [
+        (A, each, {GapReason.DELETED: (each,)}) for each in ranges
     ]
 
 

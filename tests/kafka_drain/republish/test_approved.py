@@ -107,7 +107,7 @@ def test_plan_approved_one_run(archive: Archive) -> None:
 
 
 def test_freeze_republish_lifetime(archive: Archive) -> None:
-    """The plan can be started as long as is asked for, or a day."""
+    """A plan can be started for as long as is asked for, or for a day."""
     here: Any = cluster_with(copy=2)
     request = RepublishRequest(target_topic="copy")
     short = freeze_republish(archive, here, request, now=NOW, lifetime=LATER - NOW)[1]
@@ -253,7 +253,7 @@ def test_plan_text(archive: Archive) -> None:
 
 
 def test_plan_text_from_time(archive: Archive) -> None:
-    """Times of both partitions are said as they are sent, the earliest and the last of all."""
+    """The text has the times of the selected records, of each partition and of all."""
     text = frozen_in(archive, from_time="2013-01-01T12:00:00.010Z").text
     whole = frozen_in(archive).text
 

@@ -189,12 +189,12 @@ def test_execute(made: MadeArchive, target: Target) -> None:
 def test_execute_receipt_of_plan(made: MadeArchive, target: Target) -> None:
     """The receipt says when the run was planned and ended, and how it was really sent."""
     ready = planned(made, target, request(engine="auto"))
-    earlier = ready.plan.created_at
+    later = NOW + timedelta(hours=1)
 
-    receipt = ready.execute(target, lambda: NOW + timedelta(hours=1))
+    receipt = ready.execute(target, lambda: later)
 
-    assert earlier == NOW.isoformat(timespec="milliseconds")
-    assert (receipt["started_at"], receipt["finished_at"][11:16]) == (earlier, "01:00")
+    times = [each.isoformat(timespec="milliseconds") for each in (NOW, later)]
+    assert [receipt["started_at"], receipt["finished_at"]] == times
     assert (receipt["engine"], receipt["transactions"]) == ("worker", "strict")
     assert (receipt["plan"], receipt["key"]) == (ready.plan.sha256, ready.run.key)
 
@@ -493,7 +493,7 @@ def test_execute_target_recreated(when: str, made: MadeArchive, target: Target) 
         ready.execute(target, lambda: NOW)
 
     assert ("send" in target.done) is (when != "before")
-    # What isn't begun has claimed nothing, which would keep others from sending the records.
+    # A claim would keep other runs from sending the records.
     assert (made.root / "republish" / OPENINGS).exists() is (when != "before")
     assert (ready.run.receipt() is None) is (when != "after")
     if when == "send":
@@ -968,6 +968,47 @@ def test_execute_made_topics_unsure(
     assert "its new topics are left" in said[-1]
 
 
+def test_plan_fails_after_creation(
+    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that fails or is interrupted once it has created its topics removes them."""
+    target.cluster.configs["new"] = KEEPING
+    asked = request(target_topic="new", create_target=True)
+
+    for error in (KafkaUnavailableError, KeyboardInterrupt):
+
+        def refuse(*_: object, why: type[BaseException] = error, **__: object) -> None:
+            raise why
+
+        with monkeypatch.context() as patch:
+            patch.setattr("kafka_drain.republish.planning.planner.refuse_repeated", refuse)
+            with pytest.raises(error):
+                planned(made, target, asked)
+        assert target.cluster.topic_names() == ["copy"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(RepublishRun, "require_writable"), (Archive, "identify")]
+)
+def test_plan_read_only(
+    owner: type, name: str, made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No topic is created for a run whose folder, or whose archive's id, can't be written."""
+    target.cluster.configs["new"] = KEEPING
+    created: list[str] = []
+    monkeypatch.setattr(target.cluster, "create_topic", lambda *of: created.append(of[0]))
+
+    def refuse(_: object) -> None:
+        raise ArchiveError("read-only")
+
+    monkeypatch.setattr(owner, name, refuse)
+
+    with pytest.raises(ArchiveError, match="read-only"):
+        planned(made, target, request(target_topic="new", create_target=True))
+
+    assert created == []
+
+
 def test_plan_other_key(made: MadeArchive, target: Target) -> None:
     """A run goes on with its own key only: else the same content would get two pseudonyms."""
     asked = request(hash_fields=("$.a",))
@@ -987,7 +1028,7 @@ def test_plan_other_key(made: MadeArchive, target: Target) -> None:
 
 
 def test_plan_follow_other_key(made: MadeArchive, target: Target) -> None:
-    """Nor does a mirror's next run, of which nothing is planned yet, take another key."""
+    """A mirror goes on with its own key only, also in a run that isn't planned yet."""
     asked = request(hash_fields=("$.a",), follow=True)
     planned(made, target, asked, hash_key=b"a" * 32).execute(target, lambda: NOW)
     made.seal({TopicPartition("t", 1): dense(20, 25)}, value=b'{"a": 2}')
@@ -1000,7 +1041,7 @@ def test_plan_follow_other_key(made: MadeArchive, target: Target) -> None:
 
 
 def test_execute_other_key_meanwhile(made: MadeArchive, target: Target) -> None:
-    """Nor does a run that another process has planned at the same moment, with its own key."""
+    """Nor does a run go on that another process has begun meanwhile with another key."""
     asked = request(hash_fields=("$.a",))
     mine = planned(made, target, asked, hash_key=b"a" * 32)
     planned(made, target, asked, hash_key=b"b" * 32).execute(target, lambda: NOW)
@@ -1012,66 +1053,21 @@ def test_execute_other_key_meanwhile(made: MadeArchive, target: Target) -> None:
     assert target.done.count("send") == 1
 
 
-def test_plan_fails_after_creation(
-    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A plan that fails once its topics are made leaves none behind; nor does one that's killed."""
-    target.cluster.configs["new"] = KEEPING
-    asked = request(target_topic="new", create_target=True)
+@pytest.mark.parametrize("name", ["m:g", "m:f"])
+def test_plan_other_function(name: str) -> None:
+    """Nor does a run go on with another function, or one that was edited."""
+    wanted = request(change="m:f").wanted
+    planned, found = FunctionId("m:f", "0" * 64, "3.12"), FunctionId(name, "1" * 64, "3.12")
+    spec = ChangeSpec(wanted, planned)
+    document: Any = spec.to_dict()
 
-    for error in (KafkaUnavailableError, KeyboardInterrupt):
-
-        def refuse(*_: object, why: type[BaseException] = error, **__: object) -> None:
-            raise why
-
-        with monkeypatch.context() as patch:
-            patch.setattr("kafka_drain.republish.planning.planner.refuse_repeated", refuse)
-            with pytest.raises(error):
-                planned(made, target, asked)
-        assert target.cluster.topic_names() == ["copy"]
-
-
-def test_plan_read_only(made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No topic is made for a run whose folder can't be written."""
-    target.cluster.configs["new"] = KEEPING
-    created: list[str] = []
-    create = target.cluster.create_topic
-
-    def refuse(_: RepublishRun) -> None:
-        raise ArchiveError("read-only")
-
-    monkeypatch.setattr(RepublishRun, "require_writable", refuse)
-    monkeypatch.setattr(
-        target.cluster, "create_topic", lambda *of: created.append(of[0]) or create(*of)
-    )
-
-    with pytest.raises(ArchiveError, match="read-only"):
-        planned(made, target, request(target_topic="new", create_target=True))
-
-    assert created == []
-
-
-def test_plan_identity_first(
-    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor for an archive that can't be given its id."""
-    target.cluster.configs["new"] = KEEPING
-    created: list[str] = []
-    monkeypatch.setattr(target.cluster, "create_topic", lambda *of: created.append(of[0]))
-
-    def refuse(_: Archive) -> str:
-        raise ArchiveError("read-only")
-
-    monkeypatch.setattr(Archive, "identify", refuse)
-
-    with pytest.raises(ArchiveError, match="read-only"):
-        planned(made, target, request(target_topic="new", create_target=True))
-
-    assert created == []
+    module._refuse_other_change("r", document, Change(spec))
+    with pytest.raises(ConfigError, match="run r: the plan has the function m:f"):
+        module._refuse_other_change("r", document, Change(replace(spec, function=found)))
 
 
 def test_plan_receipt_alone(made: MadeArchive, target: Target) -> None:
-    """A run whose plan is lost but not its receipt is over, and bound to where it sent."""
+    """A run that has its receipt, but lost its plan, is over, and bound to its target."""
     execute(made, target)
     (planned(made, target).run.folder / "plan.json").unlink()
 
@@ -1083,7 +1079,7 @@ def test_plan_receipt_alone(made: MadeArchive, target: Target) -> None:
 
 
 def test_plan_follow_recreated(made: MadeArchive, target: Target) -> None:
-    """A mirror's next run is refused where its target was made again: it would have a gap."""
+    """A mirror whose target was made again is refused: what was sent before is missing there."""
     mirror = request(follow=True)
     execute(made, target, mirror)
     made.seal({TopicPartition("t", 1): dense(20, 25)}, value=b'{"a": 1}')
@@ -1092,19 +1088,6 @@ def test_plan_follow_recreated(made: MadeArchive, target: Target) -> None:
 
     with pytest.raises(TopicError, match=r"recreated.* Nothing"):
         planned(made, target, mirror)
-
-
-@pytest.mark.parametrize("name", ["m:g", "m:f"])
-def test_plan_other_function(name: str) -> None:
-    """Nor with another function, or one that was edited."""
-    wanted = request(change="m:f").wanted
-    planned, found = FunctionId("m:f", "0" * 64, "3.12"), FunctionId(name, "1" * 64, "3.12")
-    spec = ChangeSpec(wanted, planned)
-    document: Any = spec.to_dict()
-
-    module._refuse_other_change("r", document, Change(spec))
-    with pytest.raises(ConfigError, match="run r: the plan has the function m:f"):
-        module._refuse_other_change("r", document, Change(replace(spec, function=found)))
 
 
 def test_sign_run(made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

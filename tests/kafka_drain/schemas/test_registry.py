@@ -171,7 +171,7 @@ def test_registry_login_refused(registry: FakeRegistry) -> None:
 
 
 def test_registry_right_missing(registry: FakeRegistry) -> None:
-    """A right that a login lacks may be one on this subject alone; it is said to grant it."""
+    """A login that lacks a right is refused, with the advice to grant it."""
     registry.fails = 403
 
     with pytest.raises(RefusedError, match=r"\(403\).*, or grant the login the right"):
@@ -189,7 +189,7 @@ def test_registry_unwell(registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("urllib3.util.retry.time.sleep", lambda _: None)
     registry.fails = 503
 
-    # Of another kind than an odd answer to one request: it isn't asked on and on.
+    # Callers stop at this one, and go on after an odd answer to one request.
     with pytest.raises(UnwellError, match="returned 503"):
         SchemaRegistry(registry.settings).live_versions("orders-value")
     assert len(registry.asked) == 3

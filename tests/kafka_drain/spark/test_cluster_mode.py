@@ -286,6 +286,7 @@ DONE, ERROR = {"records": 1}, {"error": "java.lang.X"}
         ("sink", SUCCEEDED, DONE, False, None),
         ("send", RUNNING, None, False, None),
         ("validate", RUNNING, None, False, None),
+        ("validate", RUNNING, DONE, False, None),
         ("validate", SUCCEEDED, DONE, False, None),
         ("compact", RUNNING, None, False, None),
     ],
@@ -306,51 +307,20 @@ def test_find_again(
     retried = world.application(
         kind=kind, start='{"t":{"0":3}}', planned_end='{"t":{"0":4}}' if is_new else '{"t":{"0":3}}'
     )
+    root = str(world.archive / "0")
 
-    again = engine.find(retried)
+    again = engine.find(replace(retried, leases={root: "of who looks"}))
 
     assert (again and again.id) == found
     if again and again.id:
-        assert again.leases == {str(world.archive / "0"): "token"}
+        assert again.leases == {root: "token"}
     # What has ended and isn't wanted, is no later run's either.
     is_over = again is None and state is SUCCEEDED and result is not None
     assert world.folders() == ([] if is_over else [folder])
 
 
-def test_find_lease_of_run(world: World) -> None:
-    """The lease that is found is that of the run which holds it, not of who looks for it."""
-    submitted(world)
-    engine, _ = world.engine(RUNNING)
-    root = str(world.archive / "0")
-
-    found = engine.find(replace(world.application(), leases={root: "another"}))
-
-    assert found is not None
-    assert found.leases == {root: "token"}
-
-
-def test_find_leaves_what_runs(world: World) -> None:
-    """The folder of a run whose driver is still there stays, also when it has its result."""
-    folder = submitted(world, kind="validate")
-    folder.write_result(DONE)
-    engine, _ = world.engine(RUNNING)
-
-    assert engine.find(world.application(kind="validate")) is None
-
-    assert world.folders() == [folder]
-
-
-def test_find_beside_other_kind(world: World) -> None:
-    """A drain starts beside a job of another kind that runs."""
-    engine, _ = world.engine(RUNNING)
-    engine.submit(world.application(kind="window"))
-    engine, _ = world.engine(RUNNING)
-
-    assert engine.find(world.application(pipeline="q")) is None
-
-
 def test_find_asks_manager_of_conf(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster manager is the one that the application's configuration names, from then on."""
+    """The configuration of the first application says which cluster manager is asked."""
     asked: list[Any] = []
     yarn = Yarn([RUNNING], world.note)
 
@@ -466,10 +436,13 @@ def test_find_other_options(world: World) -> None:
         engine.find(world.application(pipeline="q"))
 
 
-@pytest.mark.parametrize(("state", "kind"), [(SUCCEEDED, "drain"), (RUNNING, "window")])
-def test_find_beside(world: World, state: YarnApplication, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("first", "state", "kind"),
+    [("drain", SUCCEEDED, "drain"), ("drain", RUNNING, "window"), ("window", RUNNING, "drain")],
+)
+def test_find_beside(world: World, first: str, state: YarnApplication, kind: str) -> None:
     """An ended drain of other options, and a job of another kind, are in nobody's way."""
-    submitted(world)
+    submitted(world, kind=first)
     engine, _ = world.engine(state)
 
     assert engine.find(world.application(kind=kind, pipeline="q")) is None
@@ -889,9 +862,14 @@ def test_submit_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize(
-    ("error", "killed"), [(ConfigError("no right"), ["a_1"]), (NoAnswerError("silence"), [])]
+    ("error", "killed"),
+    [
+        (ConfigError("no right"), ["a_1"]),
+        (KeyboardInterrupt("by hand"), ["a_1"]),
+        (NoAnswerError("silence"), []),
+    ],
 )
-def test_submit_secrets_refused(world: World, error: Exception, killed: list[str]) -> None:
+def test_submit_secrets_refused(world: World, error: BaseException, killed: list[str]) -> None:
     """A driver that gets no secrets is ended; silence leaves it to the retry that finds it."""
     engine, yarn = world.engine(RUNNING)
 
@@ -904,21 +882,6 @@ def test_submit_secrets_refused(world: World, error: Exception, killed: list[str
         engine.submit(world.application())
 
     assert yarn.killed == killed
-
-
-def test_submit_interrupted(world: World) -> None:
-    """Who is interrupted while the secrets are handed over leaves no driver without them."""
-    engine, yarn = world.engine(RUNNING)
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    yarn.hand_over = interrupt  # type: ignore[method-assign]
-
-    with pytest.raises(KeyboardInterrupt):
-        engine.submit(world.application())
-
-    assert yarn.killed == ["a_1"]
 
 
 def test_run_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_require_java_not_a_program(bin_folder: Path) -> None:
 
 
 def test_require_java_hangs(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A java that doesn't answer is refused, and can't wait for what a user types."""
+    """A java that doesn't answer is refused; it can't wait for input from the terminal."""
     fake_java(bin_folder, "")
     asked: list[Any] = []
 
@@ -147,7 +147,7 @@ def test_require_java_hangs(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(subprocess, "run", hang)
 
-    with pytest.raises(MachineError, match=r"java doesn't run: .* timed out after 60"):
+    with pytest.raises(MachineError, match=r"java doesn't run: .*timed out"):
         require_java()
 
     assert {how["stdin"] for how in asked} == {subprocess.DEVNULL}

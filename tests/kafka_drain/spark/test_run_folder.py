@@ -95,8 +95,8 @@ def test_written_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert written == ["spec.json", "run.json", "answers.jsonl", "result.json"]
 
 
-def test_result_alone(tmp_path: Path) -> None:
-    """A job without answers leaves none; whoever removes a run may find it gone in between."""
+def test_write_result_without_answers(tmp_path: Path) -> None:
+    """A job without answers leaves none."""
     run = folder(tmp_path)
     run.write(RUN, SPEC)
 
@@ -104,13 +104,21 @@ def test_result_alone(tmp_path: Path) -> None:
 
     assert run.result() == {"records": 3}
     assert not Path(str(run.path / "answers.jsonl")).exists()
+
+
+def test_remove_half_gone(tmp_path: Path) -> None:
+    """What another process has removed of a run is no obstacle to removing the rest."""
+    run = folder(tmp_path)
+    run.write(RUN, SPEC)
     Path(str(run.path / "run.json")).unlink()
+
     run.remove()
+
     assert not Path(str(run.path)).exists()
 
 
 def test_job_key_order() -> None:
-    """A spec's keys are in no particular order."""
+    """The order of a spec's keys makes no other job."""
     spec = {"pipeline": "p", "archive": "/a"}
 
     assert job_key("drain", spec) == job_key("drain", dict(reversed(spec.items())))

@@ -305,7 +305,7 @@ def one(tmp_path: Path) -> OneFile:
 
 
 def test_alone(one: OneFile) -> None:
-    """Of this machine's processes, one at a time changes a lease."""
+    """Only one of this machine's processes at a time changes a lease."""
     with one.alone() as alone, open(str(one.path), "rb") as other:
         assert alone
         for how in (fcntl.LOCK_EX, fcntl.LOCK_SH):
@@ -318,7 +318,7 @@ def test_alone(one: OneFile) -> None:
 
 @pytest.mark.parametrize("change", ["replaced", "removed", "unchanged"])
 def test_alone_changed(one: OneFile, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    """Who waited for a file that is another one by now changes nothing."""
+    """A process that waited for a file which is another one by now changes nothing."""
 
     def waited(*_: object) -> None:
         if change == "replaced":
@@ -342,7 +342,7 @@ def test_alone_none(one: OneFile) -> None:
 
 
 def test_alone_without_locks(one: OneFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network file system without locks has to do with the look at the file."""
+    """On a network file system without locks, a lease can be changed too."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -354,7 +354,7 @@ def test_alone_without_locks(one: OneFile, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_alone_not_opened(tmp_path: Path) -> None:
-    """What can't be opened is named."""
+    """A file that can't be opened is named."""
     says = f"{tmp_path} can't be opened: Is a directory"
     with pytest.raises(ArchiveError, match=says), OneFile(UPath(tmp_path)).alone():
         pass
@@ -376,9 +376,10 @@ def test_read_time_zone(one: OneFile, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stored.written_at == datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize("released_at", ["2026-01-01T12:00:00", "2026-01-01T12:02:00"])
-def test_remove_of_machine(one: OneFile, released_at: str) -> None:
-    """On this machine, a lease is removed also if it has run out: it is this holder's alone."""
-    assert one.remove({"released_at": released_at, "expires_at": "2026-01-01T12:01:00"}, None)
+def test_remove_run_out(one: OneFile) -> None:
+    """On this machine, a lease is removed even if it has run out."""
+    released_at, expires_at = "2026-01-01T12:02:00", "2026-01-01T12:01:00"
+
+    assert one.remove({"released_at": released_at, "expires_at": expires_at}, None)
 
     assert one.read() is None

@@ -18,6 +18,7 @@ from kafka_drain.storage.outages import (
     naming_outages,
     naming_silence,
 )
+from tests.tables import each_of
 
 PLACE = UPath("memory://bucket/a.json")
 
@@ -136,25 +137,15 @@ def test_naming_outages(error: Exception, is_outage: bool) -> None:
     assert isinstance(raised.value, StoreUnavailableError) is is_outage
 
 
-def test_may_pass_told() -> None:
-    """A client of ours has told outages from refusals already."""
-
-    class Told:
-        protocol = "hdfs"
-        tells_outages = True
-
-    assert not may_pass(Told(), TimeoutError())
-
-
-@pytest.mark.parametrize(
-    ("status", "later"),
+@each_of(
+    "status, later",
     [
         *((status, True) for status in (408, 429, 500, 502, 503, 504)),
         *((status, False) for status in (200, 400, 403, 404, 501, 505, 507, 511)),
     ],
 )
 def test_is_later(status: int, later: bool) -> None:
-    """Of HTTP's statuses, these ask for a later attempt."""
+    """Some of HTTP's statuses ask for a later attempt."""
     assert is_later(status) is later
 
 

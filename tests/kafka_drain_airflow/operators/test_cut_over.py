@@ -18,6 +18,7 @@ from kafka_drain.errors import CutOverError, LagError
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain_airflow.operators.approval import can_approve
 from kafka_drain_airflow.operators.cut_over import CutOverOperator, MarkToApproveOperator, approval
+from tests.core_calls import noted_engines
 from tests.kafka_drain.archive.test_cut_overs import step
 from tests.kafka_drain.golden import sealed_copy
 
@@ -55,12 +56,6 @@ def test_cut_over_operator(
     """A task takes its step, with both connections, and returns what was seen."""
     asked: list[Any] = []
 
-    class Noting(Engines):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            root, cluster, of, _, runner = given
-            engines.append((root, cluster.config.bootstrap_servers, of, runner.run))
-
     def take(self: CutOver, which: CutOverStep, engine: object) -> Any:
         clusters = self.source.config, self.target.config
         asked.append((which, self.run, self.request.run_name, self.signer))
@@ -71,8 +66,7 @@ def test_cut_over_operator(
         groups = [{"group": "g", "read_again": 0, "offsets": []}]
         return step("groups", groups=groups)
 
-    engines: list[Any] = []
-    monkeypatch.setattr("kafka_drain.republish.engines.select.Engines", Noting)
+    made = noted_engines(monkeypatch, "kafka_drain.republish.engines.select.Engines")
     monkeypatch.setattr(CutOver, "take", take)
     operator = CutOverOperator(task_id="groups", pipeline=pipeline, step="groups")
     if error is not None:
@@ -86,10 +80,13 @@ def test_cut_over_operator(
     assert asked == [
         (CutOverStep.GROUPS, "a run", "move", "the signer of p"),
         ("127.0.0.1:1", "127.0.0.1:2"),
-        (pipeline.archive, pipeline, operator._engines),
+        (pipeline.archive, pipeline, *made),
     ]
     # The mirror sends to the target.
-    assert engines == [(pipeline.archive, "127.0.0.1:2", pipeline, operator.run_application)]
+    [engines] = made
+    root, target, of, _, runner = engines.given
+    assert (root, target.config.bootstrap_servers) == (pipeline.archive, "127.0.0.1:2")
+    assert (of, runner.run) == (pipeline, operator.run_application)
 
 
 def test_cut_over_operator_back(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,31 +117,26 @@ def test_cut_over_operator_killed(pipeline: Pipeline, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("answers", "leads", "is_skipped"),
+    ("said", "is_skipped"),
     [
-        (["Continue", "Go back"], [None, None], False),
-        (["Continue", None], [None, None], True),
-        ([None, None], [None, ["back"]], False),
-        ([None, None], [["back"], None], False),
-        ([None, None], [["groups"], ["hand_over"]], True),
+        ({("a", "answer"): "Continue", ("b", "answer"): "Go back"}, False),
+        # Approval b was marked as success.
+        ({("a", "answer"): "Continue"}, True),
+        # In an earlier release, approvals returned which tasks follow.
+        ({("b", ""): ["back"]}, False),
+        ({("a", ""): ["groups"], ("b", ""): ["hand_over"]}, True),
     ],
 )
 def test_cut_over_operator_skipped(
-    answers: list[str | None],
-    leads: list[list[str] | None],
+    said: dict[tuple[str, str], Any],
     is_skipped: bool,
     pipeline: Pipeline,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The way back is skipped unless one of the approvals, or one of an earlier release, led here.
-
-    Nothing is undone because an approval was marked as success.
-    """
+    """The way back is skipped unless an approval was answered with it."""
     went: list[bool] = []
     monkeypatch.setattr(CutOver, "go_back", lambda *_, apply: went.append(apply) or step("back"))
-    said = {("a", "answer"): answers[0], ("b", "answer"): answers[1], ("a", ""): leads[0]}
-    said["b", ""] = leads[1]
-    ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": said[task_ids, key])
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": said.get((task_ids, key)))
     operator = CutOverOperator(task_id="back", pipeline=pipeline, step="back")
     operator.asked_by = ["a", "b"]
     context: Any = {**CONTEXT, "ti": ti}

@@ -62,7 +62,7 @@ def test_execute(core: CoreCalls, pipelines: list[Pipeline]) -> None:
 def test_execute_asks(
     core: CoreCalls, pipelines: list[Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group is opened with the run's name, each one's registry and cluster, and the runner."""
+    """A group drains each pipeline from its own cluster, in the name of the run."""
     asked: list[Any] = []
     real_open, real_run = core_group.open_group, core_group.run_group
 

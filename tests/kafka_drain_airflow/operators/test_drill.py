@@ -17,8 +17,8 @@ from kafka_drain.config.drill import Drill
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drills import drill as drills
 from kafka_drain.drills.drill import DrillRequest
-from kafka_drain.republish.engines.select import Engines
 from kafka_drain_airflow.operators.drill import DrillCheckOperator, DrillOperator
+from tests.core_calls import noted_engines
 from tests.kafka_drain.archive.test_drill_status import drill
 from tests.kafka_drain.golden import sealed_copy
 
@@ -82,19 +82,12 @@ def test_drill_operator(
 def test_drill_operator_settings(
     sample: str | None, expected: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A drill has the pipeline's settings, and its own cluster; a task's sample comes first."""
+    """A drill has the pipeline's drill settings; a sample of the task's own comes first."""
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}}
     monkeypatch.setenv("AIRFLOW_CONN_SCRATCH", json.dumps(connection))
     asked: list[Any] = []
     monkeypatch.setattr(drills, "run_drill", lambda *a, **k: asked.append(a) or result("passed"))
-    engines: list[Any] = []
-
-    class Noting(Engines):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            engines.append(given)
-
-    monkeypatch.setattr("kafka_drain.republish.engines.select.Engines", Noting)
+    made = noted_engines(monkeypatch, "kafka_drain.republish.engines.select.Engines")
     drill = {"kafka_conn_id": "scratch", "sample": "newest_hour", "prefix": "try"}
     drill |= {"topic_config": {"retention.ms": "7"}, "max_age_days": 3}
     settings = pipeline.model_copy(update={"drill": Drill.model_validate(drill)})
@@ -106,7 +99,8 @@ def test_drill_operator_settings(
     assert cluster.config.bootstrap_servers == "127.0.0.1:2"
     config = {"retention.ms": "7"}
     assert request == DrillRequest(expected, 0, "try", config, max_age_days=3)
-    [(root, target, of, _, runner)] = engines
+    [engines] = made
+    root, target, of, _, runner = engines.given
     assert (root, target, of) == (pipeline.archive, cluster, settings)
     assert runner.run == operator.run_application
 

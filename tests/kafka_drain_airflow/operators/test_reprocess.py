@@ -133,7 +133,7 @@ def test_execute_carried_out_already(core: CoreCalls, pipeline: Pipeline) -> Non
 def test_execute_from_batch(
     batch: str | int, expected: tuple[int, int], core: CoreCalls, pipeline: Pipeline
 ) -> None:
-    """A batch without a generation is one of the newest."""
+    """A batch without a generation is one of the newest generation."""
     core.replace(f"{CORE}.state.newest_generation", 4)
 
     ReprocessOperator(task_id="t", pipeline=pipeline, from_batch=batch).execute(MANUAL)

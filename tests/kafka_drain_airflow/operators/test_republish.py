@@ -160,7 +160,7 @@ def test_execute_named_run(core: CoreCalls, pipeline: Pipeline) -> None:
 def test_execute_engines(
     core: CoreCalls, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Engines send to the target, from a private folder, and are closed whatever happens."""
+    """Engines send to the target, have a private folder, and are closed whatever happens."""
     seen: list[tuple[Any, ...]] = []
 
     class Noting(Engines):

@@ -433,7 +433,7 @@ def test_validate_operator_event(drained: Archive) -> None:
 
 
 def test_validate_operator_drills_unreadable(drained: Archive) -> None:
-    """A validation whose drills can't be read fails: it has told that, and nothing is lost."""
+    """If drills can't be read, a validation says so and fails; the next one tells its segments."""
     path = Path(str(drained.root), "drills")
     path.symlink_to(path)
     told: list[Any] = []
@@ -453,7 +453,7 @@ def test_validate_operator_drills_unreadable(drained: Archive) -> None:
 
 
 def test_validate_operator_drills(drained: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A complete archive without a drill that has passed is told of, in words and in metrics."""
+    """That no drill has passed yet is told in an alert, and to the metrics."""
     core, told = CoreCalls(monkeypatch), list[Any]()
     core.replace("kafka_drain_airflow.observability.metrics.tell_drills")
     pipeline = Pipeline(name="p", topics=["t"], archive=str(drained.root), drill={})
@@ -472,10 +472,7 @@ def test_validate_operator_drills(drained: Archive, monkeypatch: pytest.MonkeyPa
 def test_validate_operator_witness_fails(
     found: list[Finding], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong with the archive is why a task fails, and else what is wrong with its witness.
-
-    Nothing is published of what isn't signed.
-    """
+    """A task fails for the archive's findings, or else for its witness; nothing is published."""
     archive = Archive.at(str(tmp_path / "archive"))
     archive.create(pipeline="p", cluster_id="c", topic_ids={}, source={})
     core = CoreCalls(monkeypatch)
@@ -495,7 +492,7 @@ def test_validate_operator_witness_fails(
 
 
 def test_validate_operator_window_sealed(drained: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a window's validation tells is what no run has told, and noted once it is told."""
+    """A window's validation tells what no other run has told, and notes it afterwards."""
     sealed = [*seal(drained).sealed]
     core, pushed = CoreCalls(monkeypatch), dict[str, Any]()
     core.replace("kafka_drain_airflow.operators.validate.tell_validated")
@@ -507,7 +504,7 @@ def test_validate_operator_window_sealed(drained: Archive, monkeypatch: pytest.M
     core.replace("kafka_drain.events.note_windows")
 
     def push(key: str, value: Any) -> None:
-        assert core.order[-1] == "tell_validated"
+        assert "note_windows" not in core.order
         pushed[key] = value
 
     pipeline = Pipeline(name="p", topics=["t"], archive=str(drained.root))
@@ -527,6 +524,7 @@ def test_validate_operator_window_sealed(drained: Archive, monkeypatch: pytest.M
     run = "manual 1"
     assert core.given["unpublished_windows"][0] == (drained, "all of the windows", run)
     assert core.given["note_windows"][0] == (drained, sealed[:2], run)
+    assert core.order.index("tell_validated") < core.order.index("note_windows")
     assert len(core.given["tell_validated"][0][3]["segments"]) == 2
     assert pushed["sealed"]["segments"] == 2
 

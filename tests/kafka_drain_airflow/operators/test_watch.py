@@ -310,7 +310,7 @@ def test_watch_one_pipeline_wrong(
 
 
 def test_watch_several(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that are due are started; one that is quiet is waited for, whatever the others are."""
+    """All that are due are started; a quiet one is waited for, also beside a broker that's down."""
     kafka(monkeypatch)
     quiet = pipeline.model_copy(update={"watch": Watch(lag=1000)})
     lost = quiet.model_copy(update={"kafka_conn_id": "down"})

@@ -18,7 +18,7 @@ from kafka_drain.config.cut_over import CutOver as Settings
 from kafka_drain.cut_over.request import CutOverRequest
 from kafka_drain.cut_over.steps import CutOverStep
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.engines.select import Engines
+from tests.core_calls import noted_engines
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
@@ -106,8 +106,8 @@ def test_cut_over(
     assert (code, taken.does) == (OK, does)
     assert ("dry run" in said) is is_hinted
     assert told["run_name"] == "cut-over"
-    now = [{"step": getattr(each, "value", "back")} for each in does if "--apply" in arguments]
-    assert told["taken"] == (now[0] if now else None)
+    taken_now = [{"step": getattr(each, "value", "back")} for each in does]
+    assert told["taken"] == (taken_now[0] if "--apply" in arguments and does else None)
     seen = {name: (step["state"], step["saw"]) for name, step in told["steps"].items()}
     assert seen["mirror"] == ("passed", "noon: 1,234 records sent")
     assert seen["producers_off"] == ("refused", "a; b")
@@ -118,22 +118,16 @@ def test_cut_over_engines(taken: Taken, run: Any, monkeypatch: pytest.MonkeyPatc
     """The mirror sends to the target, with the archive's pipeline and the options' runner."""
     monkeypatch.setattr(command, "runner_of", lambda _: "the runner")
     monkeypatch.setattr(command, "signer_from", lambda _: "the signer")
-    engines: list[Any] = []
-
-    class Noting(Engines):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            engines.append(given)
-
-    monkeypatch.setattr(command, "Engines", Noting)
+    made = noted_engines(monkeypatch, f"{command.__name__}.Engines")
     run("--step", "mirror", "--apply")
 
     archive, pipeline = taken.archive
-    [(root, target, of, folder, runner)] = engines
+    [engines] = made
+    root, target, of, folder, runner = engines.given
     assert (root, of, runner) == (str(archive.root), pipeline, "the runner")
     assert target.config.bootstrap_servers == "new:9092"
-    assert isinstance(taken.engine, Noting)
-    # What was private is gone with the command.
+    assert taken.engine is engines
+    # The folder is private, and is removed afterwards.
     assert not folder.exists()
     assert taken.given[-1] == "the signer"
 
@@ -141,7 +135,7 @@ def test_cut_over_engines(taken: Taken, run: Any, monkeypatch: pytest.MonkeyPatc
 def test_cut_over_table(
     taken: Taken, run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """People see each step, its state and what was seen."""
+    """The table has each step, its state, and what was seen."""
     where = ("--bootstrap-servers", "old:9092", "--to-bootstrap", "new:9092")
     assert main(["cut-over", str(tmp_path / "archive"), *where]) == OK
 

@@ -17,7 +17,7 @@ from kafka_drain.cli.main import main
 from kafka_drain.clock import utc_now
 from kafka_drain.drills.drill import DrillRequest
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.engines.select import Engines
+from tests.core_calls import noted_engines
 from tests.kafka_drain.archive.test_drill_status import NOW, drill
 from tests.kafka_drain.golden import sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -80,7 +80,7 @@ def test_drill_check(
 
 
 def test_drill_check_state(made: MadeArchive, answer: Any, tmp_path: Path) -> None:
-    """Of an archive that may only be read, the drills are those of the place that is named."""
+    """With --state, the drills are read from there, and not from the archive."""
     state = ("--state", str(tmp_path / "state"))
     archive = made.archive.keeping_state_in(state[1])
     archive.identify()
@@ -121,21 +121,15 @@ def test_drill_request(
         assert more == {"run": "terminal", "clock": utc_now, "signer": "the signer"}
         assert str(archive.root) == str(made.root)
         # A drill doesn't depend on Spark.
-        [(root, target, _, _, runner)] = made_engines
+        assert [engines] == noted
+        root, target, _, _, runner = engines.given
         assert (root, target) == (str(made.root), cluster)
         with pytest.raises(AssertionError, match="starts no Spark"):
             runner()
         asked.append(request)
         return drill(0, verdict)
 
-    made_engines: list[Any] = []
-
-    class Noting(Engines):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            made_engines.append(given)
-
-    monkeypatch.setattr(command, "Engines", Noting)
+    noted = noted_engines(monkeypatch, f"{command.__name__}.Engines")
     monkeypatch.setattr(command, "signer_from", lambda _: "the signer")
     monkeypatch.setattr(command, "run_drill", run_drill)
     named = {"bootstrap_servers": "other:9092"}

@@ -1,4 +1,4 @@
-"""`kafka-drain erase`: what its files are for, even if their names are empty."""
+"""`kafka-drain erase` asks for what its flags say, even if names of files are empty."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ from tests.kafka_drain.made_archive import MadeArchive
 from tests.kafka_drain.maintenance.test_erase import cluster, left, lying, made, rewrite
 
 __all__ = ["made"]
+
+HERE = "kafka_drain.cli.commands.erase"
+KAFKA = FakeCluster({})
+PLAN = Planned(records=4)
+ASKED = ("--request", "r", "--by", "b")
 
 
 @pytest.fixture
@@ -50,12 +55,6 @@ def test_erase_file_without_a_name(
 
     assert lying(made.root) == left(but=frozenset())
     assert "is empty; give FILE, or leave the option out" in capsys.readouterr().err
-
-
-HERE = "kafka_drain.cli.commands.erase"
-KAFKA = FakeCluster({})
-PLAN = Planned(records=4)
-ASKED = ("--request", "r", "--by", "b")
 
 
 @pytest.fixture
@@ -88,7 +87,7 @@ def run(made: MadeArchive, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_erase(core: CoreCalls, run: Any, made: MadeArchive, tmp_path: Path) -> None:
-    """What is asked for is what is planned and erased; nothing is erased without --apply."""
+    """The flags name the records to erase; nothing is erased without --apply."""
     keys, headers = tmp_path / "keys", tmp_path / "headers"
     keys.write_text("k1\n")
     headers.write_text("h=v\n")
@@ -111,7 +110,7 @@ def test_erase(core: CoreCalls, run: Any, made: MadeArchive, tmp_path: Path) -> 
 
 
 def test_erase_in_force(core: CoreCalls, run: Any) -> None:
-    """Without a request, the erasures in force go on."""
+    """Without a request, the erasures in force are carried out."""
     run("--apply")
 
     assert core.given["run_erasure"][0][3] is None
@@ -121,7 +120,7 @@ def test_erase_in_force(core: CoreCalls, run: Any) -> None:
 def test_erase_no_records_named(
     flags: Sequence[str], core: CoreCalls, made: MadeArchive, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A request that names no records is refused: it asks neither for all, nor for none."""
+    """A request that names no records is refused, and not taken for one of all records."""
     assert main(["erase", str(made.root), *flags, "--apply"]) == USAGE
 
     assert "name the records: --keys" in capsys.readouterr().err
@@ -129,7 +128,7 @@ def test_erase_no_records_named(
 
 
 def test_erase_approved(core: CoreCalls, run: Any, made: MadeArchive) -> None:
-    """A frozen plan is carried out as it is, and only with --apply."""
+    """A frozen plan is carried out only with --apply."""
     assert run("--plan", "x1") == {"records": 4}
     assert "run_approved" not in core.given
 
@@ -141,19 +140,8 @@ def test_erase_approved(core: CoreCalls, run: Any, made: MadeArchive) -> None:
     assert "run_erasure" not in core.given
 
 
-@pytest.mark.parametrize("flags", [["--keys", "k"], ["--topic", "t"], ["--by", "b"]])
-def test_erase_beside_plan(
-    flags: list[str], core: CoreCalls, made: MadeArchive, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What would name other records than the plan's is refused."""
-    assert main(["erase", str(made.root), "--plan", "x1", "--apply", *flags]) == USAGE
-
-    assert f"omit {flags[0]}" in capsys.readouterr().err
-    assert core.order == []
-
-
 def test_erase_lift(core: CoreCalls, run: Any, made: MadeArchive) -> None:
-    """An erasure is lifted only with --apply, in the name of who says so."""
+    """An erasure is lifted only with --apply, in the name given with --by."""
     assert run("--lift", "7") == {"archive": str(made.root), "lift": 7}
     assert core.order == ["liftable"]
 

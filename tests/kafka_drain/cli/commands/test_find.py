@@ -94,13 +94,8 @@ def test_find_undecoded(
     )
 
 
-def test_find_options(
-    archive: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Each option is a criterion of the search, and nothing else is searched for."""
+def test_find_options(archive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each option is a criterion of the search; without any, there is none."""
     searched: list[Any] = []
 
     class Noting(Search):
@@ -140,7 +135,7 @@ def test_find_options(
 
 
 def test_find_table_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each column of the table is named, and a record without a timestamp has no time."""
+    """Each column has its title; a record without a timestamp has no time."""
     made = MadeArchive(tmp_path / "made", {"a": "id"})
     made.seal(
         {TopicPartition("a", 3): {1234: 1_767_000_000_123, 1235: None}},
@@ -152,7 +147,7 @@ def test_find_table_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
     assert main(["find", str(made.root)]) == OK
 
-    # Without its frame; columns of a narrow terminal are cut, their order isn't.
+    # Without the frame; a narrow terminal may wrap long cells.
     named, *rows = (
         [cell.strip() for cell in line.strip("│┃ ").replace("┃", "│").split("│")]
         for line in capsys.readouterr().out.splitlines()
@@ -264,8 +259,8 @@ def test_find_republish(
     assert ("no fields select those" in said) is is_more
 
 
-def test_find_republish_page(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last page of a search isn't all that matches: there are those of the other pages."""
+def test_find_republish_after(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A search that goes on with --after hasn't found all: only its own offsets are selected."""
     key = ["--key", "7", "--key", "8"]
     assert main(["find", archive, "--republish", *key, "--after", "a:1:0:7"]) == OK
     found, said = lines_of(capsys)
@@ -276,7 +271,7 @@ def test_find_republish_page(archive: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_find_republish_recreated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a topic that was created again it is said that offsets name two records."""
+    """If a topic was deleted and created again, it is said that offsets name two records."""
     made = MadeArchive(tmp_path / "made", {"a": "old"})
     made.seal({A0: dense(0, 3)})
     made.open_generation(a="new")

@@ -76,21 +76,15 @@ def test_plan_recovery(
 
 
 @pytest.mark.parametrize(
-    ("servers", "connection"),
-    [
-        (["--bootstrap-servers", "b:1"], ["--bootstrap-servers", "b:1"]),
-        ([], []),
-    ],
+    ("servers", "protocol"), [(["--bootstrap-servers", "b:1"], "PLAINTEXT"), ([], "SSL")]
 )
-@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_plan_recovery_commands(
     servers: list[str],
-    connection: list[str],
     protocol: str,
     tmp_path: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Commands that are named reach the same archive and target, as of the same time."""
+    """Commands in the plan reach the same archive and target, as of the same time."""
     made = MadeArchive(tmp_path / "archive", {"t": "id"})
     config = tmp_path / "kafka.json"
     config.write_text(json.dumps({"bootstrap.servers": "a:1", "security.protocol": protocol}))
@@ -103,7 +97,7 @@ def test_plan_recovery_commands(
 
     assert main(["plan-recovery", str(made.root), *flags, "--apply", "configs"]) == 0
 
-    # It looks again in the same way after it has applied something.
+    # After it has applied something, it looks again in the same way.
     assert asked[0] == asked[1]
     archive, cluster, commands, when = asked[0]
     assert str(archive.root) == str(made.root)
@@ -111,7 +105,7 @@ def test_plan_recovery_commands(
     assert commands == Commands(
         str(made.root),
         cluster.config.bootstrap_servers,
-        ["--kafka-config", str(config), *connection],
+        ["--kafka-config", str(config), *servers],
         at,
         state,
         is_secured=protocol == "SSL",

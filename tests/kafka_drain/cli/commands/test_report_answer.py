@@ -174,14 +174,14 @@ def test_answer_report_tables(
     ("reason", "code"), [(Reason.FILE_MISSING, FAILED), (Reason.FILE_REPLACED, OK)]
 )
 def test_answer_report_exits(core: CoreCalls, reason: Reason, code: int) -> None:
-    """An error is a failure; a warning alone isn't."""
+    """The exit code tells errors; a warning alone is a success."""
     report = SimpleNamespace(**vars(REPORT) | {"all_findings": [Finding(reason, "a", "b")]})
 
     assert answer_report(OPTIONS, Archive.at("/a"), report) == code  # type: ignore[arg-type]
 
 
 def test_answer_report_reach(core: CoreCalls) -> None:
-    """Commands in the report have the settings by which this one has reached all."""
+    """Commands in the report have the connection settings of this one."""
     given = {"kafka_config": "k.json", "master": "yarn", "deploy_mode": "cluster"}
 
     answer_report(Namespace(**{**vars(OPTIONS), **given}), Archive.at("/a"), REPORT)

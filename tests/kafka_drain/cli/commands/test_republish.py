@@ -14,10 +14,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.republish import request_of
 from kafka_drain.cli.main import main, parser
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.changing.keys import read_key
-from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.planning.request import RepublishRequest
-from tests.core_calls import CoreCalls, Frozen, Planned
+from tests.core_calls import CoreCalls, Frozen, Planned, noted_engines
 from tests.kafka_drain.fake_cluster import FakeCluster
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -103,7 +101,7 @@ CLUSTER = FakeCluster({}, id="target")
 
 
 class Sending(SimpleNamespace):
-    """A planned republish; notes the engines that it is executed with."""
+    """A planned republish of ten records; notes the engines that it is executed with."""
 
     def __init__(self, *, has_ended: bool = True) -> None:
         plan = Planned(shards=[])
@@ -158,7 +156,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     ],
 )
 def test_republish(flags: list[str], asked: str, core: CoreCalls, run: Any, tmp_path: Path) -> None:
-    """Without --apply nothing is sent; what is frozen is planned for as long as was said."""
+    """Nothing is sent without --apply; a frozen plan lives for the hours that were given."""
     told, said = run(*flags)
 
     applies = "--apply" in flags
@@ -167,7 +165,6 @@ def test_republish(flags: list[str], asked: str, core: CoreCalls, run: Any, tmp_
     (archive, cluster, what), named = core.given[asked]
     assert (archive, cluster) == (Archive.at(str(tmp_path / "archive")), CLUSTER)
     if asked == "freeze_republish":
-        assert named.keys() == {"now", "lifetime"}
         assert named["lifetime"] == timedelta(hours=2)
     else:
         assert named["apply"] is applies
@@ -181,30 +178,21 @@ def test_republish(flags: list[str], asked: str, core: CoreCalls, run: Any, tmp_
 
 def test_republish_engines(core: CoreCalls, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engines send to the target, with the number of processes that was given."""
-    sending = Sending(has_ended=False)
+    sending = Sending()
     core.replace(f"{HERE}.plan_republish", sending)
     core.replace(f"{HERE}.pipeline_from", "the pipeline")
-    engines: list[Any] = []
+    made = noted_engines(monkeypatch, f"{HERE}.Engines")
+    run("--apply", "--processes", "3")
 
-    class Noting(Engines):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            engines.append(given)
-
-    monkeypatch.setattr(f"{HERE}.Engines", Noting)
-    told, _ = run("--apply", "--processes", "3")
-
-    [(root, cluster, pipeline, _, runner, processes)] = engines
+    [engines] = made
+    root, cluster, pipeline, _, runner, processes = engines.given
     assert (cluster, pipeline, runner, processes) == (CLUSTER, "the pipeline", "the runner", 3)
     assert root == str(core.given["plan_republish"][0][0].root)
-    assert isinstance(sending.engines, Noting)
-    # A follower goes on: nothing is signed before it has ended.
-    assert "evidence" not in told
-    assert "sign_run" not in core.given
+    assert sending.engines is engines
 
 
 def test_republish_signed(core: CoreCalls, run: Any) -> None:
-    """What is signed is the run that has ended, with the key that was given; nobody's is none."""
+    """A run that has ended is signed, if a key was given."""
     sending = Sending()
     core.replace(f"{HERE}.plan_republish", sending)
     run("--apply")
@@ -212,29 +200,20 @@ def test_republish_signed(core: CoreCalls, run: Any) -> None:
     assert archive == core.given["plan_republish"][0][0]
     assert signed == [sending.run, "the signer"]
 
-    del core.given["sign_run"]
-    core.replace(f"{HERE}.signer_from", None)
+
+@pytest.mark.parametrize(("has_ended", "signer"), [(False, "the signer"), (True, None)])
+def test_republish_unsigned(has_ended: bool, signer: str | None, core: CoreCalls, run: Any) -> None:
+    """Nothing is signed before the run has ended, or without a key."""
+    core.replace(f"{HERE}.plan_republish", Sending(has_ended=has_ended))
+    core.replace(f"{HERE}.signer_from", signer)
+
     assert "evidence" not in run("--apply")[0]
     assert "sign_run" not in core.given
 
 
-def test_republish_plan_of_hashes(core: CoreCalls, run: Any, tmp_path: Path) -> None:
-    """Beside a plan, only the key of its hashes is given: the plan has all else."""
-    path = tmp_path / "key"
-    path.write_bytes(b"0123456789abcdef" * 2)
-    path.chmod(0o600)
-    run("--plan", "x1", "--hash-key-file", str(path))
-    assert core.named("plan_approved")["hash_key"] == read_key(str(path))
-
-    run("--plan", "x1")
-    assert core.named("plan_approved")["hash_key"] == b""
-    with pytest.raises(AssertionError):
-        run("--plan", "x1", "--topic", "t")
-
-
 @pytest.mark.parametrize("applies", [False, True])
 def test_abandon(applies: bool, core: CoreCalls, run: Any) -> None:
-    """A run is ended only with --apply; nothing is planned or sent."""
+    """A run is abandoned only with --apply; nothing is planned or sent."""
     ended: list[object] = []
     core.replace(f"{HERE}.unfinished_run", SimpleNamespace(key="r-1", abandon=ended.append))
 

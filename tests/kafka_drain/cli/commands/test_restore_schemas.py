@@ -94,7 +94,7 @@ def test_capture_schemas_in_part(
     registry: FakeRegistry,
     tmp_path: Path,
 ) -> None:
-    """Subjects that are named are kept too; a login that may read no settings has kept all."""
+    """A named subject is kept too; settings that a login may not read are no failure."""
     registry.statuses = statuses
     given = ("--registry-config", tmp_path / "registry.json", "--subject", "unused")
 
@@ -104,7 +104,7 @@ def test_capture_schemas_in_part(
 
 
 def test_restore_schemas_keep(answer: Callable[..., Any], captured: MadeArchive) -> None:
-    """Ids are kept if that is asked for, and the answer names map, ids and registry."""
+    """Ids are kept if asked for; the answer names map, ids and registry."""
     with fake_registry() as target:
         given = ("--registry", target.url, "--map", "dr", "--ids", "keep", "--apply")
         code, found = answer("restore-schemas", captured.root, *given)

@@ -346,7 +346,8 @@ def test_undo_all(apply: bool, tmp_path: Path) -> None:
     assert undone[-1].left == []
     assert groups.held == ({} if apply else {T0: Committed(30), T1: Committed(7)})
     assert [each.is_undone for each in (*first.all(), *second.all())] == [apply] * 3
-    assert len(undo_all([first, second], groups, "g", apply=apply)) == 3 * (not apply)
+    again = undo_all([first, second], groups, "g", apply=apply)
+    assert len(again) == (0 if apply else 3)
 
 
 def test_undo_group_of_others(records: GroupRecords) -> None:
@@ -360,7 +361,7 @@ def test_undo_group_of_others(records: GroupRecords) -> None:
 
 
 def test_undo_again_of_moved(records: GroupRecords) -> None:
-    """What was left by an undo is said as long as it is there."""
+    """What an undo has left behind is named as long as it is there."""
     groups: Any = Groups(BEFORE)
     apply_plan(PLAN, records, groups)
     undo(records, groups, "g", apply=True)
@@ -372,7 +373,7 @@ def test_undo_again_of_moved(records: GroupRecords) -> None:
 
 
 def test_undo_commits_what_differs(records: GroupRecords) -> None:
-    """An undo commits nothing that is there already."""
+    """An undo commits only offsets that differ."""
     groups: Any = Groups({T0: Committed(3), T1: Committed(7)})
     apply_plan(PLAN, records, groups)
 
@@ -382,7 +383,7 @@ def test_undo_commits_what_differs(records: GroupRecords) -> None:
 
 
 def test_apply_killed_and_moved(records: GroupRecords) -> None:
-    """An apply that was killed doesn't go on where the group has read on since: it's refused."""
+    """An apply that was killed is refused if the group has read on since."""
     groups: Any = Groups(BEFORE)
     groups.killed = "after"
     with pytest.raises(KilledError):
@@ -397,7 +398,7 @@ def test_apply_killed_and_moved(records: GroupRecords) -> None:
 
 
 def test_apply_idle_first(records: GroupRecords, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a group has committed is read once it is known to have no members any more."""
+    """The offsets before an apply are read after the group's members are gone."""
     groups: Any = Groups(BEFORE)
     idle = groups.idle
 

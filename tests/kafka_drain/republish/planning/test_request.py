@@ -147,7 +147,6 @@ def test_target_of_each_topic_apart(names: set[str], suffix: str) -> None:
         {"hash_fields": ["key"]},
         {"drop_headers": ["a"]},
         {"change": "m:f"},
-        {"mask": ["$.a"], "mark_changed": True},
     ],
 )
 def test_request_name_of_other_request(changed: dict[str, Any]) -> None:
@@ -168,6 +167,8 @@ def test_request_name_of_same_request() -> None:
         topics=("b", "a"),
         to_time=datetime(2026, 1, 1, tzinfo=timezone.utc),
         placement="0",
+        schema_map="dr",
+        keep_ids=("t:key", "t:value"),
     )
     same = RepublishRequest(
         target_topic="{topic}_restored",
@@ -175,6 +176,8 @@ def test_request_name_of_same_request() -> None:
         topics=("a", "b", "a"),
         to_time=datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))),
         placement=0,
+        schema_map="dr",
+        keep_ids=("t:value", "t:key"),
         create_target=True,
         sealed_only=True,
         repeat=True,
@@ -263,28 +266,18 @@ def test_request_misspelt() -> None:
         RepublishRequest(**asked)
 
 
-def test_request_order() -> None:
-    """The order in which topics and kept ids are named makes no other run."""
-    names = ({"a": "b", "c": "d"}, {"c": "d", "a": "b"})
-    ids = (("t:key", "t:value"), ("t:value", "t:key"))
-    asked = [
-        RepublishRequest(target_topic="t", rename=name, schema_map="dr", keep_ids=kept).name("p")
-        for name, kept in zip(names, ids, strict=True)
-    ]
-
-    assert len({*asked}) == 1
-
-
 def test_request_limits() -> None:
-    """Records come before bytes."""
+    """Limits are records and bytes per second, in this order."""
     assert RepublishRequest(records_per_second=5, bytes_per_second=9).limits == (5, 9)
 
 
 def test_request_marked() -> None:
-    """Whether changed records are marked is part of what is asked for."""
-    marked = RepublishRequest(mask=("$.a",), mark_changed=True).wanted
+    """Whether changed records are marked is part of the request, and of its name."""
+    plain = RepublishRequest(mask=("$.a",))
+    marked = RepublishRequest(mask=("$.a",), mark_changed=True)
 
-    assert (marked.mark, RepublishRequest(mask=("$.a",)).wanted.mark) == (True, False)
+    assert (plain.wanted.mark, marked.wanted.mark) == (False, True)
+    assert plain.name("p") != marked.name("p")
 
 
 def test_request_into_source() -> None:

@@ -21,10 +21,10 @@ from kafka_drain.republish.planning.openings import (
     has_opened,
 )
 from kafka_drain.republish.planning.runs import RepublishRun
-from kafka_drain.republish.planning.shards import ProgressSlot
+from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot
 from kafka_drain.republish.sending import attempts as module
 from kafka_drain.republish.sending.attempts import abort_shards, open_run
-from kafka_drain.republish.sending.producer import ProducerLost, shard_transactional_id
+from kafka_drain.republish.sending.producer import ProducerLost
 from kafka_drain.republish.sending.progress_store import ShardProgress
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
@@ -112,11 +112,11 @@ def shards_sent(group: Group) -> list[Any]:
 
 
 def test_open_run_first(group: Group, run: RepublishRun) -> None:
-    """The first attempt writes the progress of all shards."""
+    """The first attempt writes the progress of all chains, from their first offsets."""
     assert open_run(PLAN, run, {}) == 1
 
     assert run.is_opened
-    assert len(shards_sent(group)) == len(PLAN.chains)
+    assert group.offsets == BEGUN
 
 
 @pytest.mark.parametrize("is_opened", [False, True])
@@ -148,7 +148,7 @@ def test_open_run_finished_chain(group: Group, run: RepublishRun) -> None:
 
 
 def test_open_run_between_partitions(group: Group, run: RepublishRun) -> None:
-    """A chain that has sent one of its partitions isn't done: another may be sending the next."""
+    """A chain that has sent only some of its shards isn't done: its progress is left as it is."""
     slot = PLAN.shards[0].progress
     chained = replace(PLAN, shards=tuple(replace(each, progress=slot) for each in PLAN.shards))
     first, *others = chained.shards
@@ -260,8 +260,10 @@ def test_abort_shards_counts_first(
         assert fenced == [("open", 1), *writers]
 
 
-def test_open_run_names(group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers are fenced by the plan's own names: in a copy of the archive, others are at work."""
+def test_abort_shards_transactional_ids(
+    group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactional ids have the plan's own name: with a copy of the archive, others send."""
     fenced: list[str] = []
     plan = replace(PLAN, archive_id="a").sealed().value
     assert plan.transactional_name != plan.kafka_name != plan.key
@@ -272,25 +274,18 @@ def test_open_run_names(group: Group, run: RepublishRun, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "fenced_producer", fenced_producer)
     assert open_run(plan, run, {}) == 1
-    # What sends begins with the first offset that a file has.
-    for chain in plan.chains:
-        begun = ShardProgress(chain[0].first, 0, plan.sha256)
-        assert group.offsets[chain[0].progress] == begun
 
     assert abort_shards(plan, run, {}, 1) == len(plan.shards)
 
-    opens = shard_transactional_id(plan.transactional_name, 0).removesuffix("0") + "open"
-    writers = [
-        shard_transactional_id(plan.transactional_name, chain[0].number) for chain in plan.chains
-    ]
-    assert fenced == [opens, opens, *writers]
+    writers = ["open", "open", *(chain[0].number for chain in plan.chains)]
+    assert fenced == [f"{PREFIX}{plan.transactional_name}-{writer}" for writer in writers]
 
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_abort_shards_within_chain(
     group: Group, run: RepublishRun, monkeypatch: pytest.MonkeyPatch, missing: int
 ) -> None:
-    """A writer with several shards is done with the last one, and is fenced until then."""
+    """A writer with several shards is fenced unless it has sent all of them."""
     fenced: list[str] = []
 
     def fenced_producer(_: object, name: str, *more: object) -> Group:

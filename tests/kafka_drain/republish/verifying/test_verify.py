@@ -230,7 +230,7 @@ def test_verify_from(
 
 
 def test_verify_to_end(verified: Verified) -> None:
-    """Also what an open transaction keeps from consumers is waited for, as it may be lost."""
+    """Read is up to the end of the log, also past an open transaction."""
     verified.cluster.logs[COPY] = Log(end=10, stable=8)
 
     verified.verify()
