@@ -661,28 +661,26 @@ def test_first_rewritten_after_lost(
     assert found == [lost, FirstRewritten(17, True, 17)]
 
 
-def test_first_rewritten_same_content(made: MadeArchive) -> None:
+@pytest.mark.parametrize(
+    ("rewritten", "epoch", "first"),
+    [
+        (None, 4, 13),
+        # Those with the newest one's epoch weren't sent again.
+        (19, 3, 19),
+    ],
+)
+def test_first_rewritten_same_content(
+    made: MadeArchive, rewritten: int | None, epoch: int, first: int
+) -> None:
     """Records that were sent again are told by their leader epochs."""
     made.seal({A: dense(0, 20, FIRST_MS)})
-    snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived())
-    cluster.epoch_from = {A: (13, 4)}
+    snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived(rewritten))
+    cluster.epoch_from = {A: (13, epoch)}
     tail = SealedTail.of(19, archived_tails(snapshot, [A])[A].hash, 3)
 
     found = first_rewritten(snapshot, cluster, A, tail)  # type: ignore[arg-type]
 
-    assert found == FirstRewritten(13, True, 13)
-
-
-def test_first_rewritten_same_epoch(made: MadeArchive) -> None:
-    """A record with the newest one's leader epoch wasn't sent again."""
-    made.seal({A: dense(0, 20, FIRST_MS)})
-    snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived(19))
-    cluster.epoch_from = {A: (13, 3)}
-    tail = SealedTail.of(19, archived_tails(snapshot, [A])[A].hash, 3)
-
-    found = first_rewritten(snapshot, cluster, A, tail)  # type: ignore[arg-type]
-
-    assert found == FirstRewritten(19, True, 19)
+    assert found == FirstRewritten(first, True, first)
 
 
 def test_rewritten_logs_open_transaction(made: MadeArchive) -> None:
