@@ -80,7 +80,7 @@ def check(conditions: list[str], rows: list[Any]) -> list[bool]:
 def test_keeps(condition: str) -> None:
     """Each condition, for each kind of record; alone, the same ones are decoded."""
     decoded = check([condition], ROWS)
-    for row, is_decoded in [*zip(ROWS, decoded, strict=True)][::12]:
+    for row, is_decoded in [*zip(ROWS, decoded, strict=True)][::36]:
         assert check([condition], [row]) == [is_decoded]
 
 

@@ -12,7 +12,7 @@ from kafka_drain.republish.groups.translation import TranslationPlan
 from tests.brute_force import read_by_group
 from tests.kafka_drain.republish.groups.histories import History, history
 
-GROUPS = 50
+GROUPS = 25
 
 
 def untold(made: History, committed: dict[TopicPartition, int]) -> set[TopicPartition]:
