@@ -19,7 +19,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ArchiveError, ConfigError, StoreUnavailableError
+from kafka_drain.errors import ArchiveError, ConfigError, LockedError, StoreUnavailableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.unlock import list_leases
 from kafka_drain.proof.validation import validate_archive
@@ -353,10 +353,12 @@ def test_drain_beside_another_without_lease(
     cluster: KafkaCluster,
     bootstrap_servers: str,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of two drains without a lease, Spark fails the later one; each offset is there once.
 
-    HDFS lets only one of them rename the file of a batch.
+    HDFS lets only one of them rename the file of a batch. On one machine, the second is refused as
+    long as the first runs.
     """
     file, log = tmp_path / "pipeline.json", tmp_path / "log"
     # The first drain has batches to do when it is stopped.
@@ -372,6 +374,10 @@ def test_drain_beside_another_without_lease(
     ) as first:
         os.killpg(first.pid, signal.SIGSTOP)
         root.fs.rm((root / ".lock").path, recursive=True)
+        with pytest.raises(LockedError, match="is being drained without its lease"):
+            drain(pipeline)
+        # From here on, the first drain counts as another machine's.
+        monkeypatch.setattr("kafka_drain.drain.drain.refuse_orphans", lambda _: None)
         second = drain(pipeline)
         os.killpg(first.pid, signal.SIGCONT)
         first.wait(120)
