@@ -44,11 +44,7 @@ def read_drills(root: UPath, newest: int = NEWEST) -> list[DrillDocument]:
     }
     # Names have seconds, and two drills may start in one.
     own = (result for name, result in found.items() if result.drill == name)
-    return sorted(own, key=_started_at)
-
-
-def _started_at(result: DrillDocument) -> str:
-    return result.started_at
+    return sorted(own, key=lambda result: result.started_at)
 
 
 def drill_status(pipeline: Pipeline, now: datetime) -> DrillStatus | None:

@@ -63,8 +63,9 @@ def make_overview(
         # A recreated topic has several rows; the newest one counts.
         ends[TopicPartition(row["topic"], row["partition"])] = row["end"]
         gaps.update(row["gaps"])
-    drained = ends | dict(cursor or {})
-    lag = {tp: seen.high_watermark - drained.get(tp, 0) for tp, seen in observed.items()}
+    # What an earlier generation drained of a partition may be another topic's, made again since.
+    start = cursor or ends
+    lag = {tp: seen.high_watermark - start.get(tp, seen.earliest) for tp, seen in observed.items()}
     newest = _newest(receipt)
     keys = ("pipeline", "verdict", "validated_at", "files", "bytes", "records", "offsets")
     return {
@@ -132,12 +133,9 @@ def _expiry(
     Args:
         oldest: The time from which on they are.
     """
-    found = []
-    for tp, waiting in lag.items():
-        retention = _retention(settings[tp.topic]) if tp.topic in settings else -1
-        if waiting > 0 and retention >= 0 and tp in oldest:
-            found.append(oldest[tp] + retention)
-    return min(found, default=None)
+    kept = {name: age for name, each in settings.items() if (age := _retention(each)) >= 0}
+    waiting = [tp for tp in oldest if lag[tp] > 0 and tp.topic in kept]
+    return min((oldest[tp] + kept[tp.topic] for tp in waiting), default=None)
 
 
 def _retention(settings: TopicSettings) -> int:

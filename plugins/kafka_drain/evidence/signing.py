@@ -156,7 +156,7 @@ def sign(
         archive_id=archive.identify(),
         pipeline=archive.snapshot().document.pipeline,
         heads=heads_of(read_journal(archive.root)),
-        files={path: _sha256(archive.root / path) for path in files},
+        files={path: hashlib.sha256(read_bytes(archive.root / path)).hexdigest() for path in files},
         document=document,
     )
     readable = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
@@ -197,7 +197,3 @@ def tell_witness(archive: Archive, signer: Signer, now: datetime) -> bool:
         line = hashlib.sha256(told[-1]).hexdigest()
         WitnessDocument(witness=signer.witness.name, line=line).write(_note_path(archive))
     return is_told
-
-
-def _sha256(path: UPath) -> str:
-    return hashlib.sha256(read_bytes(path)).hexdigest()

@@ -42,15 +42,11 @@ def missing_acls(config: KafkaConfig, topic: str, operations: Sequence[str]) -> 
         # Kafka implicitly allows DESCRIBE with either of these.
         operations = [operation for operation in operations if operation != "DESCRIBE"]
     user = str(config.settings.get("sasl.username") or "")
-    named = " ".join(f"--operation {_as_written(operation)}" for operation in operations)
+    # In the notation of kafka-acls.sh, such as `DescribeConfigs`.
+    named = " ".join(f"--operation {each.title().replace('_', '')}" for each in operations)
     return AuthorizationError(
         f"{f'user {user}' if user else 'this user'} may not {' and '.join(operations)} on topic "
         f"{topic}; add the ACL{'s' if len(operations) > 1 else ''}: kafka-acls.sh "
         f"--bootstrap-server {config.bootstrap_servers} --add --allow-principal "
         f"{shlex.quote(f'User:{user}') if user else 'User:…'} {named} --topic {shlex.quote(topic)}"
     )
-
-
-def _as_written(operation: str) -> str:
-    """Return an operation in the notation of kafka-acls.sh, such as `DescribeConfigs`."""
-    return operation.title().replace("_", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -253,12 +254,13 @@ def _complete(found: OpenGeneration) -> Ranges:
 
 
 def ask_kafka_now(
-    cluster: KafkaCluster, found: OpenGeneration, answers: Answers
+    cluster: KafkaCluster, snapshot: Snapshot, found: OpenGeneration, answers: Answers
 ) -> tuple[dict[TopicPartition, KafkaBounds], dict[str, str]]:
     """Ask Kafka for the offsets of the generation's partitions, and the ids of the topics read.
 
     Returns:
-        The bounds of each partition whose topic is still the same, and topic ids by topic.
+        The bounds of each partition whose topic is still the same, or that the next drain would be
+        the first to read; and topic ids by topic.
 
     Raises:
         ArchiveError: When it is another cluster than the archive's.
@@ -267,11 +269,18 @@ def ask_kafka_now(
     candidates = provable(answers.checked, answers.contents.agreeing)
     read = {name for each in candidates for name in topics_read(each.part)}
     partitions = set(found.state.cursor).union(*(each.part.ranges for each in candidates))
-    same = same_topics(found.identity, {tp.topic for tp in partitions} | read, cluster)
-    ids = {name: found.identity.topics[name] for name in same}
-    if not read <= same:
-        ids = topic_ids_now(cluster, read)
-    return ask_bounds(cluster, [tp for tp in partitions if tp.topic in same]), ids
+    drained = {tp.topic for tp in partitions}
+    same = same_topics(found.identity, drained, cluster)
+    known = {name: found.identity.topics[name] for name in same}
+    ids = known if read <= same else topic_ids_now(cluster, read)
+    partitions = {tp for tp in partitions if tp.topic in same}
+    if "assign" not in (source := snapshot.document.source):
+        pattern = source.get("topic_pattern", "")
+        names = cluster.topic_names() if pattern else ()
+        new = {name for name in names if re.fullmatch(pattern, name)} - drained
+        for topic in cluster.topics(same | new).values():
+            partitions |= {TopicPartition(topic.name, number) for number in topic.partitions}
+    return ask_bounds(cluster, [*partitions]), ids
 
 
 def ask_bounds(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -51,7 +50,7 @@ from kafka_drain.archive.watermarks import (
 )
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
-from kafka_drain.errors import ArchiveError, KafkaDrainError, LockedError, TopicError
+from kafka_drain.errors import ArchiveError, KafkaDrainError, LockedError
 from kafka_drain.findings import OF_SEALED, OF_WITNESS, Finding, Reason, errors, without_echoes
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -139,6 +138,7 @@ class _Validation:
         schemas: The newest seal of schemas; None for none.
         report: Takes the figures and findings, for people.
         explained: Holes whose loss is explained.
+        bounds: What Kafka holds of each partition that a drain would read.
     """
 
     archive: Archive
@@ -157,6 +157,7 @@ class _Validation:
     schemas: SealedName | None
     report: Report
     explained: list[Hole] = field(default_factory=list)
+    bounds: dict[TopicPartition, KafkaBounds] = field(default_factory=dict)
 
 
 def validate_archive(
@@ -397,8 +398,10 @@ def _validate_open(
         is_draining=lambda: is_held(validation.archive.root, clock=validation.clock),
         is_uncommitted=validation.snapshot.document.isolation_level == "read_uncommitted",
     )
-    bounds, ids_now = ask_kafka_now(cluster, found, answers) if cluster is not None else ({}, {})
+    bounds, ids_now = validation.bounds, dict[str, str]()
     if cluster is not None:
+        held, ids_now = ask_kafka_now(cluster, validation.snapshot, found, answers)
+        bounds.update(held)
         validation.report.made_again = _made_again(cluster, found, bounds)
     logs = _compare_logs(validation, found, answers, bounds)
     proof = prove(_evidence(validation, found, answers, bounds, ids_now, logs))
@@ -434,12 +437,10 @@ def _nothing_drained(validation: _Validation, *, whole: bool) -> list[Finding]:
     if generation is None or report.receipts or report.windows or report.segments or report.files:
         return []
     has_begun = exists(generation.folder / "checkpoint")
-    waiting = None
-    if validation.cluster is not None:
-        starts = generation.starting_offsets
-        with suppress(TopicError):
-            ends = validation.cluster.latest(starts, "read_committed")
-            waiting = sum(max(0, ends[tp] - start) for tp, start in starts.items())
+    waiting, held = None, validation.bounds
+    # Without one, Kafka wasn't asked, or has none of the topics any more.
+    if held and (starts := generation.starting_offsets).keys() <= held.keys():
+        waiting = sum(max(0, b.last_stable - starts.get(tp, b.earliest)) for tp, b in held.items())
     # A drain that has ended meanwhile has left a commit.
     is_draining = is_held(validation.archive.root, clock=validation.clock) or bool(
         Generation(validation.archive.root, generation.number).log_names().commits
@@ -448,7 +449,7 @@ def _nothing_drained(validation: _Validation, *, whole: bool) -> list[Finding]:
         waiting, has_begun=has_begun, is_draining=is_draining, whole=whole
     ):
         return []
-    seen = "Kafka wasn't asked" if waiting is None else f"{waiting:,} offsets wait in Kafka"
+    seen = "what waits isn't known" if waiting is None else f"{waiting:,} offsets wait in Kafka"
     return [Finding(Reason.NOTHING_DRAINED, generation.name, f"no batch is committed; {seen}")]
 
 

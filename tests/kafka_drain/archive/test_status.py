@@ -253,6 +253,50 @@ def test_overview_lag_made_again(
     assert note_overview(made.archive, report, "reports/r.json")["lag"] == lag
 
 
+@each_of(
+    ("source", "lag"),
+    [
+        # Kafka doesn't have the offsets any more that a new partition lost.
+        ({"topics": ["a"]}, 2 + 7),
+        ({"topic_pattern": "a|b.*"}, 2 + 7 + 4),
+        ({"topic_pattern": "a"}, 2 + 7),
+        ({"assign": {"a": [0]}}, 2),
+    ],
+)
+def test_overview_lag_added(source: dict[str, Any], lag: int, tmp_path: Path) -> None:
+    """What waits in partitions and topics that a drain would read for the first time is counted."""
+    made = MadeArchive(tmp_path / str(source), {"a": "1"})
+    made.seal({P0: dense(0, 5)})
+    made.archive.create(
+        pipeline="made",
+        cluster_id="cluster-1",
+        topic_ids={"a": "1"},
+        source=source,
+        known=made.archive.snapshot().document,
+    )
+    new = {TopicPartition("b1", 0): Log(end=4), TopicPartition("c", 0): Log(end=1000)}
+    logs = {P0: Log(end=7), P1: Log(first=3, end=10), **new}
+    cluster = FakeCluster(logs, id="cluster-1", topic_ids={"a": "1"})
+
+    report = validate_archive(made.archive, cluster)
+
+    assert note_overview(made.archive, report, "reports/r.json")["lag"] == lag
+
+
+def test_overview_lag_added_after_roll(tmp_path: Path) -> None:
+    """A partition that a topic made again gets later waits whole, as its earlier log is another."""
+    made = MadeArchive(tmp_path, {"a": "1"})
+    made.seal({P0: dense(0, 50), P1: dense(0, 50)})
+    made.open_generation(a="2")
+    made.start_at({P0: 0})
+    logs = {P0: Log(end=40), P1: Log(end=30)}
+    cluster: Any = FakeCluster(logs, id="cluster-1", topic_ids={"a": "2"})
+
+    report = validate_archive(made.archive, cluster)
+
+    assert note_overview(made.archive, report, "reports/r.json")["lag"] == 40 + 30
+
+
 def test_overview_lag_made_again_rolled(tmp_path: Path) -> None:
     """After the roll for a topic that was made again, all that its new log has waits."""
     made = MadeArchive(tmp_path, {"a": "1"})

@@ -11,7 +11,9 @@ from kafka_drain.findings import Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import is_first_drain_missing, validate_archive
 from kafka_drain.storage.lease import hold_lease
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.tables import each_of
 
 
 @pytest.mark.parametrize(
@@ -49,13 +51,38 @@ def test_validate_nothing_drained(tmp_path: Path) -> None:
 
     assert not report.complete
     assert [finding.reason for finding in report.findings] == [Reason.NOTHING_DRAINED]
-    assert "Kafka wasn't asked" in report.findings[0].detail
+    assert "what waits isn't known" in report.findings[0].detail
     drained: dict[TopicPartition, Any] = {TopicPartition("orders", 0): dense(0, 10)}
     made.seal(drained)
     made.open_generation()
     assert Reason.NOTHING_DRAINED not in {
         f.reason for f in validate_archive(made.archive, None).findings
     }
+
+
+@each_of(
+    ("logs", "waiting"),
+    [
+        ({0: 0}, None),
+        ({0: 3}, "3 offsets wait in Kafka"),
+        # It was added after the archive was begun.
+        ({0: 0, 1: 7}, "7 offsets wait in Kafka"),
+        # Its topic is gone.
+        ({}, "what waits isn't known"),
+    ],
+)
+def test_validate_nothing_drained_waiting(
+    logs: dict[int, int], waiting: str | None, tmp_path: Path
+) -> None:
+    """What waits is that of all partitions that a drain would read."""
+    made = MadeArchive(tmp_path / str(logs), {"orders": "id"})
+    made.start_at({TopicPartition("orders", 0): 0})
+    held = {TopicPartition("orders", number): Log(end=end) for number, end in logs.items()}
+    cluster: Any = FakeCluster(held, id="cluster-1", topic_ids={"orders": "id"})
+
+    found = [finding.detail for finding in validate_archive(made.archive, cluster).findings]
+
+    assert found == ([] if waiting is None else [f"no batch is committed; {waiting}"])
 
 
 def test_validate_first_drain_running(tmp_path: Path) -> None:
