@@ -23,7 +23,6 @@ from kafka_drain.intervals import time_text
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import cluster_text
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import duration_text
 from kafka_drain.republish.changing.masks import key_id
 from kafka_drain.republish.planning.changes import Approved, Outline, changes
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
@@ -176,7 +175,6 @@ def plan_text(
         request: The requested republish.
         named: Addresses and id of the cluster that gets them.
     """
-    takes = duration_text(plan.seconds(*request.limits))
     whole = [ms for pair in times.values() for ms in pair]
     facts = [
         ("records", plan.records),
@@ -186,7 +184,7 @@ def plan_text(
         ("to", ", ".join(_target(target) for target in plan.targets) or "nowhere"),
         ("Kafka", cluster_text(named)),
         ("keeps", f"{plan.keeps} ({plan.delivery})"),
-        ("takes", f"about {takes}, engine {plan.engine}"),
+        ("takes", f"{plan.takes(*request.limits)}; engine {plan.engine}"),
     ]
     shards = [
         (

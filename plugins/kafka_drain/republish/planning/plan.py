@@ -228,6 +228,14 @@ class RepublishPlan(SealedDocument):
         by_bytes = min(bytes_per_second or ASSUMED_BYTES, ASSUMED_BYTES)
         return max(self.records / by_records, self.size / by_bytes)
 
+    def takes(self, records_per_second: float = 0, bytes_per_second: float = 0) -> str:
+        """Return how long sending takes, in words.
+
+        A limit of bytes counts before compression, which only the files' sizes are known after.
+        """
+        given = ", if keys and values are as large as their files" if bytes_per_second else ""
+        return f"about {duration_text(self.seconds(records_per_second, bytes_per_second))}{given}"
+
     @property
     def keeps(self) -> str:
         """The properties of the source's records that the target's keep, in words."""
@@ -240,10 +248,9 @@ class RepublishPlan(SealedDocument):
 
     def lines(self, records_per_second: float = 0, bytes_per_second: float = 0) -> list[str]:
         """Return the plan as text lines for the user."""
-        took = duration_text(self.seconds(records_per_second, bytes_per_second))
         return [
             f"republish {self.pipeline}: {self.records:,} records of {self.files:,} files "
-            f"({self.size / 1e6:,.1f} MB), about {took}",
+            f"({self.size / 1e6:,.1f} MB), {self.takes(records_per_second, bytes_per_second)}",
             f"republish {self.pipeline}: run {self.key}, {self.delivery}, engine {self.engine}, "
             f"placement {self.placement}; keeps {self.keeps}",
             *(

@@ -94,11 +94,14 @@ WORKER_BYTES, WORKER_RECORDS = 20_000_000_000, 50_000_000
 #: Time for which Kafka keeps the progress of a writer that doesn't commit, by default.
 PROGRESS_SECONDS = 7 * 86_400
 
+#: Keys and values are rarely so many times as large as the compressed files that have them.
+COMPRESSION = 100
+
 _LONG = (
-    "WARNING sending takes longer than Kafka keeps progress by default, seven days: a writer that "
-    "begins later finds none and ends the run, and so does a retry after writers that were done "
-    "earlier. Raise offsets.retention.minutes of the target's brokers before, or send in parts "
-    "(topics, partitions or times)"
+    "sending takes longer than Kafka keeps progress by default, seven days: a writer that begins "
+    "later finds none and ends the run, and so does a retry after writers that were done earlier. "
+    "Raise offsets.retention.minutes of the target's brokers before, or send in parts (topics, "
+    "partitions or times)"
 )
 
 
@@ -293,13 +296,30 @@ def make_plan(
         schema_ids=schema_ids,
         change=changed,
     )
-    if request.delivery == EXACTLY_ONCE and plan.seconds(*request.limits) > PROGRESS_SECONDS:
-        plan = replace(plan, notes=(*plan.notes, _LONG))
+    if request.delivery == EXACTLY_ONCE:
+        plan = replace(plan, notes=(*plan.notes, *_progress_warnings(plan, request)))
     if not request.repeat:
         home = state or snapshot.root
         for place in sorted({snapshot.root, home}, key=str):
             refuse_repeated(place, plan, is_elsewhere=place != home)
     return plan.sealed().value
+
+
+def _progress_warnings(plan: RepublishPlan, request: RepublishRequest) -> list[str]:
+    """Return a warning if sending takes, or may well take, longer than Kafka keeps its progress.
+
+    How long a limit of bytes makes it take depends on the files' compression, which isn't known.
+    """
+    if plan.seconds(*request.limits) > PROGRESS_SECONDS:
+        return [f"WARNING {_LONG}"]
+    _, limit = request.limits
+    times = limit * PROGRESS_SECONDS / max(plan.size, 1)
+    if not 0 < times < COMPRESSION:
+        return []
+    return [
+        "WARNING the limit of bytes per second counts before compression: if keys and values are "
+        f"more than {times:,.1f} times as large as their files, {_LONG}"
+    ]
 
 
 def _sealed(

@@ -35,13 +35,14 @@ from kafka_drain.republish.changing.spec import ChangeRequest, ChangeSpec
 from kafka_drain.republish.planning import planner
 from kafka_drain.republish.planning import planner as planning
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.republish.planning.planner import make_plan
+from kafka_drain.republish.planning.planner import PROGRESS_SECONDS, make_plan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import P0, P1, add_batch, golden_copy, open_next
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
+from tests.tables import each_of
 
 # The golden archive holds offsets 0 to 41 of both partitions, a millisecond after each other.
 NOON = 1_357_041_600_000
@@ -719,6 +720,28 @@ def test_make_plan_longer_than_progress(golden: Archive, days: int) -> None:
     warned = any("offsets.retention.minutes" in note for note in plan.notes)
 
     assert warned == (days > 7)
+
+
+@each_of(
+    ("times", "warned"),
+    [
+        (0.9, "WARNING sending takes longer than Kafka keeps progress"),
+        (1.1, "if keys and values are more than 1.1 times as large"),
+        (99.9, "if keys and values are more than 99.9 times as large"),
+        (100.1, None),
+    ],
+)
+def test_make_plan_longer_than_progress_by_bytes(
+    times: float, warned: str | None, golden: Archive
+) -> None:
+    """A limit counts bytes before compression: how large the files make them is a condition."""
+    limit = plan_of(golden).size * times / PROGRESS_SECONDS
+    plan = plan_of(golden, bytes_per_second=limit)
+
+    notes = [note for note in plan.notes if "offsets.retention.minutes" in note]
+
+    assert [warned in note for note in notes if warned] == ([] if warned is None else [True])
+    assert plan.lines(0, limit)[0].endswith("if keys and values are as large as their files")
 
 
 def test_make_plan_old_records_left_out(tmp_path: Path) -> None:
