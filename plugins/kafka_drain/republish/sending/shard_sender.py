@@ -560,7 +560,7 @@ class _Source:
             self._rest = next(self._batches, None)
             if self._rest is None:
                 if self._taken < self.shard.records:
-                    raise self._not_as_planned(self._taken)
+                    raise self._not_as_planned(self._last + 1)
                 if self._place + 1 == len(self._job.shards):
                     return None
                 self._open(self._place + 1, 0, 0)
@@ -572,7 +572,7 @@ class _Source:
         self._rest = self._rest.slice(taken.num_rows)
         self._taken += taken.num_rows
         if self._taken > self.shard.records:
-            raise self._not_as_planned(self._taken)
+            raise self._not_as_planned(taken["offset"][-1].as_py() + 1)
         return taken, size
 
     def queued(self, records: int, last: int) -> None:
@@ -594,10 +594,11 @@ class _Source:
         self._batches = as_sent(batches, self.shard, self._changer, self._job.schema_ids)
         self._rest = None
 
-    def _not_as_planned(self, found: int) -> ManifestInvalidError:
+    def _not_as_planned(self, end: int) -> ManifestInvalidError:
+        """Return the error for files of which all records before an offset were taken."""
         return ManifestInvalidError(
-            f"the files hold {found:,} records of {self.shard.source} up to offset "
-            f"{self._last + 1:,}, the plan has {self.shard.records:,}"
+            f"the files hold {self._taken:,} records of {self.shard.source} before offset "
+            f"{end:,}, the plan has {self.shard.records:,}"
             + (" after the change: is it a function of each record alone?" if self._changer else "")
             + "; this transaction was aborted"
         )
