@@ -187,8 +187,8 @@ class Rewrap:
         older one.
 
         Raises:
-            KeyUnavailableError: When an old or the new master key can't be had, or what a killed
-                run wrote can't be opened; no data key is lost.
+            KeyUnavailableError: When an old or the new master key can't be had, or doesn't open
+                what names it already; no data key is lost.
         """
         for id_, path in self.due.items():
             old = read_key(path)
@@ -199,13 +199,22 @@ class Rewrap:
             if not create_document(target, new):
                 raise ArchiveError(f"{target} was written by somebody else; run this again")
         older = older_documents(self.root)
-        newest = list_keys(self.root)
-        for path in older:
-            # What an earlier run wrote: only an older document may still hold the data key.
-            if _id_of(path) not in self.due:
-                self._open(newest[_id_of(path)])
+        # Of what an earlier run wrote, only an older document may still hold the data key.
+        self.check_kept()
         for path in older:
             path.unlink(missing_ok=True)
+
+    def check_kept(self) -> None:
+        """Refuse data keys that name the new master key already, unless it opens them.
+
+        An alias may lead to another key since, and a key may have been made again under its name.
+
+        Raises:
+            KeyUnavailableError: When it doesn't, or can't be had.
+        """
+        for id_, path in list_keys(self.root).items():
+            if id_ not in self.due:
+                self._open(path)
 
     def _open(self, newest: UPath) -> bytes:
         """Return the data key of the document that counts.

@@ -251,14 +251,13 @@ def wrapped_document(id_: str, key: bytes, kms: str, master: str) -> dict[str, A
         raise KeyUnavailableError(
             f"master key {master!r} of {kms} can't wrap a data key: {error}. Nothing was changed"
         ) from error
-    now = now_text()
     return {
         "format_version": VERSION,
         "id": id_,
         "kms": kms,
         "key": master,
         "wrapped": wrapped,
-        "created_at": now,
+        "created_at": now_text(),
     }
 
 

@@ -327,7 +327,7 @@ def test_aws_wrapped_changed(wrapped: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_aws_alias_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """An alias that leads to another key since, as AWS rotates by hand: the error says what to do.
 
-    Nothing opens the data keys meanwhile, and a rewrap to the alias takes them for wrapped already.
+    Nothing opens the data keys meanwhile.
     """
     boto3 = pytest.importorskip("boto3")
     from botocore.exceptions import ClientError

@@ -31,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     if options.apply:
         plan.apply()
     else:
+        plan.check_kept()
         say(Line("dry run: nothing was changed; pass --apply to wrap them", Level.WARNING))
     figures = {
         "archive": str(archive.root),

@@ -39,3 +39,9 @@ def test_rewrap(
     assert json.loads(capsys.readouterr().out)["rewrapped"] == 1
     [name] = [path.name for path in (made.root / FOLDER).iterdir()]
     assert name.endswith(".0002.json")
+
+    # As if AWS KMS's alias led to another key now.
+    masters.write_text(json.dumps({"b": base64.b64encode(b"b" * 32).decode()}))
+    for more in ([], ["--apply"]):
+        assert main([*command, *more]) == 1
+        assert "master key 'b' of file, which opens them, isn't" in capsys.readouterr().err
