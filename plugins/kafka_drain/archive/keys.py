@@ -111,14 +111,11 @@ def choose_key(
     return max(fitting)[1] if fitting else None
 
 
-def keys_for_writing(
-    root: UPath, encryption: Encryption | None, *, reads: bool = False
-) -> dict[str, Any] | None:
+def keys_for_writing(root: UPath, encryption: Encryption | None) -> dict[str, Any] | None:
     """Return the keys for encryption; makes a data key if there is none for the master key.
 
     Args:
         encryption: The pipeline's.
-        reads: Whether the job reads the archive's files, so that it needs all data keys.
 
     Returns:
         `current`, the id of the data key for new files, and `keys`, the documents of all data keys;
@@ -132,11 +129,10 @@ def keys_for_writing(
     current = choose_key(documents, encryption)
     if encryption is None:
         return None
-    # A job that can't read or encrypt fails here, not in a task.
-    for id_, found in documents.items():
-        if reads or id_ == current:
-            open_key(found)
-    if current is None:
+    if current is not None:
+        # A job that can't encrypt fails here, not in a task.
+        open_key(documents[current])
+    else:
         current = secrets.token_hex(8)
         document = wrapped_document(
             current, secrets.token_bytes(KEY_BYTES), encryption.kms, encryption.key

@@ -29,7 +29,9 @@ from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import LockedError, ManifestInvalidError
+from kafka_drain.data_files.reader import unlock
+from kafka_drain.encryption.data_keys import open_key, read_keys
+from kafka_drain.errors import KeyUnavailableError, LockedError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.compaction_plan import (
@@ -40,6 +42,7 @@ from kafka_drain.maintenance.compaction_plan import (
     split_gaps,
 )
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
+from kafka_drain.proof.erased_records import LOST_KEY
 from kafka_drain.proof.offset_checks import without_held
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity, seal_window
@@ -121,7 +124,8 @@ def prepare_compaction(
     """Freeze a compaction's window, and assemble the arguments of spark-submit."""
     group, snapshot = compaction.group, archive.snapshot()
     # Before the window is frozen, which a missing key would leave behind.
-    encryption = keys_for_writing(archive.root, pipeline.encryption, reads=True)
+    refuse_locked(archive, compaction)
+    encryption = keys_for_writing(archive.root, pipeline.encryption)
     window = Window(archive.root, f"{compaction.kind.value}_{snapshot.next_number:04d}")
     freeze_window(
         window,
@@ -167,6 +171,27 @@ def prepare_compaction(
         fixed=SPARK_CONF,
     )
     return WindowJob(application, result_path, window, window.read_plan(), group.ranges, attempt)
+
+
+def refuse_locked(archive: Archive, compaction: Compaction) -> None:
+    """Refuse files that can't be read, as their master key can't be had; it may be lost for others.
+
+    Raises:
+        KeyUnavailableError: Names the first of them, and what to do.
+        KmsUnavailableError: When a KMS doesn't answer, or is sealed or too busy.
+    """
+    try:
+        for document in read_keys(archive.root).values():
+            open_key(document)
+    except KeyUnavailableError:
+        # Only now: opening thousands of files takes long.
+        for file in compaction.files:
+            try:
+                unlock(archive.root / file.path)
+            except KeyUnavailableError as error:
+                raise KeyUnavailableError(
+                    f"{compaction.name}: {file.path} can't be written again: {error}. {LOST_KEY}"
+                ) from error
 
 
 def _writer_options(compaction: Compaction, pipeline: Pipeline) -> dict[str, str]:

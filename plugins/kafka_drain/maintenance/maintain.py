@@ -26,10 +26,15 @@ from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.errors import KeyUnavailableError, ManifestInvalidError
 from kafka_drain.intervals import TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.maintenance.compact import half_sent, plan_compactions, run_compaction
+from kafka_drain.maintenance.compact import (
+    half_sent,
+    plan_compactions,
+    refuse_locked,
+    run_compaction,
+)
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.erase import sweep
 from kafka_drain.maintenance.retention import (
@@ -227,6 +232,7 @@ def run_maintenance(
         SparkJobError: When Spark failed; the next run starts again.
         ManifestInvalidError: When a window's files don't match what was sealed; none of the files
             that it replaces were removed.
+        KeyUnavailableError: When files' master key can't be had; the others were compacted.
         KafkaDrainError: As `plan_roll` does.
     """
     archive = Archive.at(pipeline.archive)
@@ -289,8 +295,14 @@ def _compact(
 ) -> list[str]:
     archive = plan.archive
     progress = Progress("bytes", sum(found.group.bytes for found in plan.compactions))
-    done, sealed = 0, list[str]()
+    done, sealed, locked = 0, list[str](), list[KeyUnavailableError]()
     for found in plan.compactions:
+        try:
+            refuse_locked(archive, found)
+        except KeyUnavailableError as error:
+            # It may be lost for good, and the others mustn't wait for it.
+            locked.append(error)
+            continue
         receipt = run_compaction(archive, found, pipeline, runner, run=run)
         sealed.append(receipt.window)
         done += found.group.bytes
@@ -301,4 +313,6 @@ def _compact(
         say(progress.line(f"maintain {archive.root}", done))
         # After each group: there may not be space for two copies of everything.
         remove_superseded(archive, locks)
+    if locked:
+        raise locked[0]
     return sealed

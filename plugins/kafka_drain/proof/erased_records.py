@@ -15,7 +15,12 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.window import Window
-from kafka_drain.errors import ArchiveError, DataFileError, ManifestInvalidError
+from kafka_drain.errors import (
+    ArchiveError,
+    DataFileError,
+    KeyUnavailableError,
+    ManifestInvalidError,
+)
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.storage.paths import quoted
@@ -26,6 +31,12 @@ if TYPE_CHECKING:
     from kafka_drain.proof.erasure_selection import Named
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+#: What to do about files whose master key can't be had.
+LOST_KEY = (
+    "Let this process reach the master key. If it is lost for good, nobody can read these records "
+    "any more, and retention_days deletes them without it"
+)
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,7 @@ def find_records(
 
     Raises:
         ManifestInvalidError: When a file can't be read.
+        KeyUnavailableError: When its master key can't be had; says what to do.
     """
     ticker = Ticker(f"erase {root}", Progress("files", len(wanted)))
     for number, (file, erasures) in enumerate(wanted, start=1):
@@ -135,6 +147,10 @@ def find_records(
             raise ManifestInvalidError(
                 f"{file.path} can't be read ({error}); run `kafka-drain validate {quoted(root)}` "
                 f"and `kafka-drain repair {quoted(root)} --apply` first. Nothing was changed"
+            ) from error
+        except KeyUnavailableError as error:
+            raise KeyUnavailableError(
+                f"{file.path} can't be searched: {error}. {LOST_KEY}. Nothing was changed"
             ) from error
         if found.ranges:
             yield found

@@ -70,22 +70,27 @@ def encrypted(tmp_path: Path, masters: Callable[..., None]) -> Path:
     masters("m")
     made = keys_for_writing(UPath(root), Encryption(kms="file", key="m"))
     assert made is not None
+    path = root / NAME
+    path.parent.mkdir(parents=True)
+    write_encrypted(root, path, made["current"])
+    masters()
+    return path
+
+
+def write_encrypted(root: Path, path: Path, id_: str) -> None:
+    """Write a file of an archive with a data key, as Spark does."""
     factory = pe.CryptoFactory(lambda _: Client(root))
     properties = factory.file_encryption_properties(
         pe.KmsConnectionConfig(),
         pe.EncryptionConfiguration(
-            footer_key=made["current"],
-            column_keys={made["current"]: HIDDEN},
+            footer_key=id_,
+            column_keys={id_: HIDDEN},
             plaintext_footer=True,
             double_wrapping=False,
         ),
     )
-    path = root / NAME
-    path.parent.mkdir(parents=True)
     with pq.ParquetWriter(path, SCHEMA, encryption_properties=properties) as writer:
         writer.write_table(RECORDS)
-    masters()
-    return path
 
 
 def test_read_without_key(encrypted: Path, masters: Callable[..., None]) -> None:

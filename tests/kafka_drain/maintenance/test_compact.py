@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,14 +12,23 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.window import Window
+from kafka_drain.config.encryption import Encryption
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
-from kafka_drain.errors import KafkaDrainError, LockedError, ManifestInvalidError
+from kafka_drain.encryption import data_keys
+from kafka_drain.encryption.kms import FILE_VARIABLE
+from kafka_drain.errors import (
+    KafkaDrainError,
+    KeyUnavailableError,
+    LockedError,
+    ManifestInvalidError,
+)
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.intervals import milliseconds
 from kafka_drain.maintenance import compact as compacting
@@ -41,6 +52,7 @@ from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.window_jobs import WindowJob, freeze_window
+from tests.kafka_drain.data_files.test_decryption import write_encrypted
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
@@ -396,6 +408,48 @@ def test_compaction_writer_options(
 
     options = CompactSpec.read(tmp_path / "job" / "compact.json").writer_options
     assert {name: options.get(name) for name in expected} == expected
+
+
+def test_prepare_compaction_lost_key(
+    made: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A master key that is lost keeps those files from being compacted that need it, and no others.
+
+    What isn't compacted is named before a window is begun.
+    """
+    masters = tmp_path / "masters.json"
+    monkeypatch.setenv(FILE_VARIABLE, str(masters))
+
+    def have(*names: str) -> None:
+        masters.touch(mode=0o600)
+        masters.write_text(json.dumps(dict.fromkeys(names, base64.b64encode(bytes(32)).decode())))
+        data_keys._data_key.cache_clear()
+
+    have("old", "new")
+    older = keys_for_writing(made.root, Encryption(kms="file", key="old"))
+    assert older is not None
+    snapshot = made.archive.snapshot()
+    [compaction] = plan_compactions(snapshot, snapshot.generations[:1], TARGET)
+    encryption = Encryption(kms="file", key="new")
+    pipeline = Pipeline(
+        name="made", topics=["flights"], archive=str(made.root), encryption=encryption
+    )
+    newer = keys_for_writing(made.root, encryption)
+    assert newer is not None
+    files = [Path(str(made.root / file.path)) for file in compaction.files]
+    write_encrypted(Path(str(made.root)), files[0], newer["current"])
+    have("new")
+    (tmp_path / "job").mkdir(mode=0o700)
+
+    prepare_compaction(made.archive, compaction, pipeline, tmp_path / "job")
+
+    remove_unsealed(made.archive)
+    have("old", "new")
+    write_encrypted(Path(str(made.root)), files[1], older["current"])
+    have("new")
+    with pytest.raises(KeyUnavailableError, match=rf"{files[1].name}.*'old' .*retention_days"):
+        prepare_compaction(made.archive, compaction, pipeline, tmp_path / "job")
+    assert not [*(made.root / "windows").iterdir()]
 
 
 def test_prepare_compaction_spec(

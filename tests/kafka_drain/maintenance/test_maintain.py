@@ -13,10 +13,11 @@ import pytest
 from kafka_drain.archive import files as listing
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ArchiveError, LockedError, TerminalError
+from kafka_drain.errors import ArchiveError, KeyUnavailableError, LockedError, TerminalError
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance import maintain as maintaining
 from kafka_drain.maintenance.approved import plan_text
+from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance, run_maintenance
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease
@@ -105,6 +106,27 @@ def test_run_maintenance(made: MadeArchive) -> None:
     assert done["rolled"] is False
     again = maintained(made)
     assert (again["windows"], again["files_removed"]) == ([], 0)
+
+
+def test_run_maintenance_lost_key(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files whose master key is lost keep no others from being compacted, and it ends in red."""
+    for start in (60, 70):
+        made.seal({TP: dense(start, start + 10, NOW_MS - DAY)})
+    made.open_generation()
+    found: list[str] = []
+
+    def refuse(_: Archive, compaction: Compaction) -> None:
+        found.append(compaction.name)
+        if len(found) == 1:
+            raise KeyUnavailableError("isn't available")
+
+    monkeypatch.setattr(maintaining, "refuse_locked", refuse)
+
+    with pytest.raises(KeyUnavailableError, match="isn't available"):
+        maintained(made, retention_days=None)
+
+    assert [window.key for window in made.archive.snapshot().windows] == ["compact_0001"]
+    assert len(found) == 2
 
 
 def test_run_maintenance_without_retention(made: MadeArchive) -> None:
