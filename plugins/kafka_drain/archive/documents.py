@@ -919,7 +919,7 @@ class DecodedRow(Row):
         decoded: Number of values that were decoded.
         without_schema: Number of values that name no schema, such as tombstones.
         unknown_schemas: Ids of schemas that values name and the archive doesn't have.
-        undecodable: Number of values that their schema doesn't decode.
+        undecodable: Number of values that their schema doesn't decode, or that aren't JSON.
     """
 
     values: int

@@ -19,6 +19,10 @@ from kafka_drain.schemas.decoders import (
 from kafka_drain.schemas.schema_ids import ID_BYTES, SchemaId
 
 
+class _NotJsonError(Exception):
+    """Raised for a value that isn't JSON and names no schema."""
+
+
 @dataclass
 class Decoding:
     """Decodes values and counts.
@@ -32,7 +36,9 @@ class Decoding:
         decoded: Number of values that were decoded.
         without_schema: Number of values that name no schema.
         unknown: Ids of schemas that values name and that aren't known.
-        undecodable: Number of values that their schema doesn't decode.
+        undecodable: Number of values that their schema doesn't decode, or that aren't JSON.
+        named: Decodes values that aren't JSON, by the schemas that they name nevertheless.
+        not_json: Number of those that name none: all bytes were restored, and nothing is missing.
     """
 
     decoders: Decoders | None
@@ -43,6 +49,8 @@ class Decoding:
     without_schema: int = 0
     unknown: set[SchemaId] = field(default_factory=set)
     undecodable: int = 0
+    named: Decoders = field(default_factory=lambda: Decoders(lambda _: None))
+    not_json: int = 0
 
     def add(self, values: Iterable[tuple[bytes | None, Headers]]) -> None:
         """Decode some values, each with its record's headers.
@@ -60,6 +68,7 @@ class Decoding:
                 self.undecodable += 1
                 if isinstance(error, UnknownSchemaError):
                     self.unknown.add(error.id)
+                self.not_json += isinstance(error, _NotJsonError)
             else:
                 self.decoded += is_decoded
                 self.without_schema += not is_decoded
@@ -70,8 +79,12 @@ class Decoding:
             return False
         if self.decoders is not None:
             return self.decoders.decode("value", value, headers) is not None
-        # A registry's serializer puts an id before JSON, too.
-        json.loads((value[ID_BYTES:] if value[:1] == b"\0" else value).decode())
+        try:
+            # A registry's serializer puts an id before JSON, too.
+            json.loads((value[ID_BYTES:] if value[:1] == b"\0" else value).decode())
+        except (ValueError, RecursionError) as error:
+            if self.named.decode("value", value, headers) is None:
+                raise _NotJsonError from error
         return True
 
     @property
@@ -84,9 +97,9 @@ class Decoding:
                 "consumers can't read them without the registry; restore registry.json and "
                 "schemas.json from a copy, or drain and validate while the registry has the schema"
             )
-        if self.undecodable:
+        if undecodable := self.undecodable - self.not_json:
             return (
-                f"{self.undecodable:,} of {self.values:,} restored values don't decode with the "
+                f"{undecodable:,} of {self.values:,} restored values don't decode with the "
                 "schema that they name; compare registry.json and schemas.json with a copy"
             )
         return ""

@@ -38,11 +38,12 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import NO_END, OffsetRange, TopicPartition
-from kafka_drain.output import say
+from kafka_drain.output import Level, Line, say
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run, run_key
 from kafka_drain.republish.run import RepublishEngine, plan_republish
 from kafka_drain.schemas.capture import read_document
+from kafka_drain.schemas.decoders import Decoders, archived_schemas
 from kafka_drain.schemas.decoding import read_schemas
 from kafka_drain.schemas.schema_ids import SchemaId
 from kafka_drain.storage.lease import hold_lease
@@ -355,6 +356,12 @@ def _decode(drill: _Drill) -> None:
             f"{', '.join(map(str, ids))}, which values of {source} seem to name, and neither did "
             "the registry: their bytes may only look like ids"
         )
+    if decoding.not_json:
+        text = (
+            f"drill {drill.name}: {decoding.not_json:,} of {decoding.values:,} restored values "
+            "aren't JSON: they were restored as they are archived"
+        )
+        say(Line(text, Level.WARNING))
     if decoding.problem:
         drill.fail("decode", "SchemaError", decoding.problem)
 
@@ -363,10 +370,10 @@ def _decoding_of(snapshot: Snapshot) -> Decoding | None:
     """Return the decoding of values; None if the archive knows no schema and no id."""
     generation = snapshot.open_generation
     values = generation.document.values if generation is not None else None
-    if values is not None and values["settings"]["encoding"] == "json":
-        return Decoding(None)
     registry = read_document(snapshot.root)
     schemas = read_schemas(snapshot.root)
+    if values is not None and values["settings"]["encoding"] == "json":
+        return Decoding(None, named=Decoders(archived_schemas(registry, schemas)))
     decoding = by_schema_id(registry, schemas)
     known = values is not None or schemas.schemas or registry.subjects
     return decoding if known or decoding.topics or decoding.not_judged else None

@@ -90,8 +90,27 @@ def test_decode_json() -> None:
     assert (decoding.decoded, decoding.without_schema, decoding.problem) == (2, 1, "")
     decoding.add((v, None) for v in (b"{", b"\xff", b"[" * 100_000))
 
-    assert decoding.undecodable == 3
-    assert "3 of 6 restored values" in decoding.problem
+    # They were restored as they are archived, and no schema is missing.
+    assert (decoding.undecodable, decoding.not_json, decoding.problem) == (3, 3, "")
+
+
+def test_decode_json_beside_others() -> None:
+    """Of values that aren't JSON, one may name a schema: without it, consumers can't read them."""
+    decoders = by_schema_id(RegistryDocument.empty(), schemas(SCHEMAS)).decoders
+    assert decoders is not None
+    decoding = Decoding(None, named=decoders)
+
+    decoding.add((v, None) for v in (b"text", *GOOD))
+    assert (decoding.decoded, decoding.undecodable, decoding.problem) == (2, 1, "")
+    decoding.add([(value(8, ORDER, {"id": 5}), None)])
+    assert (decoding.undecodable, decoding.not_json) == (2, 1)
+    assert "doesn't have schema 8" in decoding.problem
+    by_header = Decoding(None, named=decoders)
+    by_header.add([(b"text", [("__value_schema_id", b"\0\0\0\0\x08")])])
+    assert "doesn't have schema 8" in by_header.problem
+    broken = Decoding(None, named=decoders)
+    broken.add([(b"text", None), (GOOD[1][:-1], None)])
+    assert "1 of 2 restored values don't decode" in broken.problem
 
 
 GUID = UUID("01234567-89ab-cdef-0123-456789abcdef")

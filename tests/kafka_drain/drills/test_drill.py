@@ -511,7 +511,8 @@ def test_plan_drill_nothing_sealed(tmp_path: Path) -> None:
     ("values", "verdict", "figures"),
     [
         ([b'{"a": 1}', b"2"], "passed", (4, 4, 0)),
-        ([b"2", b"{"], "failed", (4, 2, 2)),
+        ([b"2", b"{"], "passed", (4, 2, 2)),
+        ([b"2", b"\0\0\0\0\7x"], "failed", (4, 2, 2)),
     ],
 )
 def test_run_drill_decodes(
@@ -521,9 +522,10 @@ def test_run_drill_decodes(
     values: list[bytes],
     verdict: str,
     figures: tuple[int, int, int],
+    said: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the target gives back is decoded, of each partition; what doesn't decode fails it."""
+    """What the target gives back is decoded, of each partition; what names no schema needs none."""
     monkeypatch.setattr(module, "_decoding_of", lambda _: Decoding(None))
     target.contents = lambda tp, span: rows_of(tp, values) if tp.topic != "mine" else []
 
@@ -533,6 +535,8 @@ def test_run_drill_decodes(
     decoded = result.decoded
     assert decoded is not None
     assert (decoded.values, decoded.decoded, decoded.undecodable) == figures
+    warned = [line for line in said if "2 of 4 restored values aren't JSON" in line]
+    assert bool(warned) == (b"{" in values)
 
 
 def test_run_drill_decodes_some(
