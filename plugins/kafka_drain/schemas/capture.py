@@ -208,21 +208,22 @@ class _Asked:
 
     def failures(self) -> list[str]:
         """Say what couldn't be read, and why, once for each kind of reason."""
+        # What failed comes first, and counts where settings failed and were refused.
+        unread = self.failed | self.refused | self.failed
         by_kind: dict[type, list[str]] = {}
-        for what, error in self.failed.items():
+        for what, error in unread.items():
             by_kind.setdefault(type(error), []).append(what)
         is_named = self.ended is None or self.ended in self.failed.values()
         notes = [] if is_named else [f"{self.ended}"]
         for names in by_kind.values():
-            first = self.failed[names[0]]
+            first = unread[names[0]]
             if f"{first}" in notes:
                 # A login that is rejected altogether (401) has ended it with the same words.
                 continue
-            end = ", and nothing after them" if self.ended in map(self.failed.get, names) else ""
-            notes.append(f"{first}; not read: {_listed(names)}{end}")
-        why = next((f"{error}" for error in self.refused.values()), "")
-        if why and not any(why in note for note in notes):
-            notes.append(f"{OF_SETTINGS}{_listed([*self.refused])}: {why}")
+            end = ", and nothing after them" if self.ended in map(unread.get, names) else ""
+            of_schemas = f"{first}; not read: {_listed(names)}{end}"
+            of_settings = f"{OF_SETTINGS}{_listed(names)}: {first}"
+            notes.append(of_schemas if names[0] in self.failed else of_settings)
         return notes
 
     @contextmanager

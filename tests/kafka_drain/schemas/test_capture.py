@@ -556,6 +556,17 @@ def test_capture_schemas_settings_refused(made: MadeArchive, registry: FakeRegis
     assert "another right: settings of the registry, settings of city" in note
 
 
+def test_capture_schemas_settings_refused_too(made: MadeArchive, registry: FakeRegistry) -> None:
+    """Settings that can't be read are told beside a subject that is refused in the same words."""
+    registry.statuses = {"GET /subjects/t-key/": 403, "GET /config/ci": 403, "GET /config/t": 405}
+
+    found = capture(made, registry)
+
+    refused, other = found.document.notes
+    assert refused.endswith("not read: t-key, settings of city")
+    assert "another right: settings of t-value: " in other
+
+
 @pytest.mark.parametrize("status", [400, 405, 409, 422, 500])
 def test_capture_schemas_of_one_fails(
     made: MadeArchive, registry: FakeRegistry, status: int
