@@ -66,11 +66,6 @@ class Erasure:
     lifted: ErasureLiftedDocument | None = None
     done: ErasureDoneDocument | None = None
 
-    @property
-    def name(self) -> str:
-        """Its number as in its files' names."""
-        return f"{self.number:04d}"
-
     def __str__(self) -> str:
         return f"erasure {self.number} ({self.document.request})"
 
@@ -100,12 +95,12 @@ class Erasure:
 
     def finish(self, done: ErasureDoneDocument) -> Erasure:
         """Write its result so far; a later run replaces it."""
-        write_text(self.root / FOLDER / f"{self.name}.done.json", done.to_bytes().decode())
+        write_text(self.root / path_of(self.number, ".done"), done.to_bytes().decode())
         return replace(self, done=done)
 
     def lift(self, lifted: ErasureLiftedDocument) -> bool:
         """Record that it is no longer in force; return False if that was recorded before."""
-        return lifted.create(self.root / FOLDER / f"{self.name}.lifted.json")
+        return lifted.create(self.root / path_of(self.number, ".lifted"))
 
 
 def read_erasures(root: UPath) -> list[Erasure]:
@@ -161,9 +156,13 @@ def parse_done(path: UPath, content: bytes) -> ErasureDoneDocument:
     return done
 
 
-def path_of(number: int) -> str:
-    """Return the path of a request to erase records, relative to the archive."""
-    return f"{FOLDER}/{number:04d}.json"
+def path_of(number: int, which: str = "") -> str:
+    """Return the path of a document of a request to erase records, relative to the archive.
+
+    Args:
+        which: `.done` or `.lifted`; empty for the request itself.
+    """
+    return f"{FOLDER}/{number:04d}{which}.json"
 
 
 def noted_paths(names: Iterable[str]) -> list[str]:

@@ -75,11 +75,6 @@ _LONGEST = 1_500
 _AS_IT_IS = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "#?%")
 
 
-def validated_alias() -> AssetAlias:
-    """Return the outlet for mapped validations: each adds an event for its own archive's asset."""
-    return AssetAlias("kafka_drain_validated")
-
-
 def replaced_alias(pipeline: Pipeline) -> AssetAlias:
     """Return the outlet for tasks that sometimes replace or delete files of the archive.
 
