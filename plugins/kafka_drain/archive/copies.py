@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from upath import UPath
 
 from kafka_drain.storage.json_files import write_text
-from kafka_drain.storage.paths import list_folder, read_bytes
+from kafka_drain.storage.paths import list_folder, read_if_there
 
 #: Number of newest receipts per generation that have a copy.
 KEPT = 32
@@ -28,10 +28,7 @@ def copy_path(root: UPath, where: str) -> UPath:
 
 def read_copy(root: UPath, where: str) -> bytes | None:
     """Return the content of a copy; None if there is none."""
-    try:
-        return read_bytes(copy_path(root, where))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    return read_if_there(copy_path(root, where))
 
 
 def copied_paths(root: UPath) -> list[str]:
@@ -65,11 +62,9 @@ def keep_copies(root: UPath, wheres: Iterable[str]) -> None:
     """
 
     def keep(where: str) -> None:
-        try:
-            content = read_bytes(root / where)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        keep_copy(root, where, content)
+        content = read_if_there(root / where)
+        if content is not None:
+            keep_copy(root, where, content)
 
     with ThreadPoolExecutor(_LANES) as pool:
         list(pool.map(keep, sorted(set(wheres))))

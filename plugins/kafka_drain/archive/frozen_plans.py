@@ -31,7 +31,7 @@ from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.verbs import APPROVABLE, Approvable
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, create_text, read_note
-from kafka_drain.storage.paths import is_file, list_folder, read_bytes
+from kafka_drain.storage.paths import is_file, list_folder, read_if_there
 from kafka_drain.storage.typed_json import reason_of
 
 #: The archive's folder of plans.
@@ -183,11 +183,8 @@ def read_plan(root: UPath, plan_id: str) -> FrozenPlan:
     """
     plan_id = plan_id.strip()
     path = _path(root, plan_id)
-    try:
-        # The pattern also keeps an id from naming a file elsewhere.
-        content = read_bytes(path) if _ID.fullmatch(plan_id) else None
-    except (FileNotFoundError, NotADirectoryError):
-        content = None
+    # The pattern also keeps an id from naming a file elsewhere.
+    content = read_if_there(path) if _ID.fullmatch(plan_id) else None
     if content is None:
         known = ", ".join(list_plans(root)[-5:])
         raise ConfigError(

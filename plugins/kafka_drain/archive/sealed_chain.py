@@ -16,7 +16,7 @@ from upath import UPath
 from kafka_drain.archive.documents import ChainHeadDocument
 from kafka_drain.archive.format import Link, Sealed
 from kafka_drain.storage.json_files import create_text
-from kafka_drain.storage.paths import list_folder, read_bytes
+from kafka_drain.storage.paths import list_folder, read_bytes, read_if_there
 from kafka_drain.storage.sealed_json import SealedName
 
 _FILE = re.compile(r"[0-9]{12}\.json")
@@ -160,10 +160,7 @@ class SealedChain(Generic[L]):
         return [int(name.partition(".")[0]) for name in names if _FILE.fullmatch(name)]
 
     def _content(self, root: UPath, number: int) -> bytes | None:
-        try:
-            return read_bytes(root / self.where(number))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return read_if_there(root / self.where(number))
 
     def _hash(self, content: bytes) -> str:
         try:

@@ -16,7 +16,7 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text
-from kafka_drain.storage.paths import is_file, read_bytes
+from kafka_drain.storage.paths import is_file, read_bytes, read_if_there
 
 
 def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[dict[str, Any]]:
@@ -80,10 +80,7 @@ class Window:
 
     def read_plan_bytes(self) -> bytes | None:
         """Read the content of `plan.json`; None if it doesn't exist."""
-        try:
-            return read_bytes(self.folder / "plan.json")
-        except FileNotFoundError:
-            return None
+        return read_if_there(self.folder / "plan.json")
 
     def parse_plan(self, content: bytes | None) -> WindowPlan:
         """Parse the content of `plan.json`.

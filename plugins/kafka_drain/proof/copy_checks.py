@@ -13,7 +13,7 @@ from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.identity import identity_differs
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.paths import read_if_there
 
 
 def check_copies(
@@ -29,7 +29,7 @@ def check_copies(
     named |= noted.documents
     found = []
     for where in copied_paths(root):
-        copy, original = read_copy(root, where), _read(root / where)
+        copy, original = read_copy(root, where), read_if_there(root / where)
         if copy is None:
             continue
         problem = copy_problem(where, copy, original, named.get(where))
@@ -80,11 +80,4 @@ def _digest(where: str, content: bytes | None) -> str | None:
         return digest_of(where, content) if content is not None else None
     except ValueError:
         # Gets its own finding.
-        return None
-
-
-def _read(path: UPath) -> bytes | None:
-    try:
-        return read_bytes(path)
-    except (FileNotFoundError, NotADirectoryError):
         return None

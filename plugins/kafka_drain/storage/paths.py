@@ -203,6 +203,14 @@ def read_bytes(path: UPath) -> bytes:
         return bytes(path.fs.cat_file(path.path))
 
 
+def read_if_there(path: UPath) -> bytes | None:
+    """Return the content of a small file as `read_bytes` does; None if it doesn't exist."""
+    try:
+        return read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def is_file(path: UPath) -> bool:
     """Return whether there is a file.
 

@@ -41,7 +41,7 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.output import Level, Line, say
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text
-from kafka_drain.storage.paths import is_local, list_folder, read_bytes, sync_folder
+from kafka_drain.storage.paths import is_local, list_folder, read_bytes, read_if_there, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
 
 # Each fix can reveal further damage: below a journal entry, or before a receipt.
@@ -334,7 +334,7 @@ class _Look:
             where = f"{generation.name}/generation.json"
             if generation.name in self._noted.tips or where in self._noted.documents:
                 continue
-            content = _read(self._root / where)
+            content = read_if_there(self._root / where)
             with suppress(ArchiveError):
                 said = GenerationDocument.parse(self._root / where, content or b"").generation
                 if said != number and said in there:
@@ -346,12 +346,12 @@ class _Look:
             if key in self._noted.windows:
                 continue
             where = f"windows/{key}/receipt.json"
-            content = _read(self._root / where)
+            content = read_if_there(self._root / where)
             try:
                 receipt_at(content or b"", where)
             except MisplacedError as error:
                 own = error.receipt.where if error.receipt is not None else where
-                if _read(self._root / own) == content:
+                if read_if_there(self._root / own) == content:
                     yield _copied(f"windows/{key}")
             except ReceiptError:
                 continue
@@ -387,7 +387,7 @@ class _Look:
             wheres += [generation.receipt_where(name) for name in generation.receipt_names()[-2:]]
         found = []
         for where in wheres:
-            content = _read(self._root / where)
+            content = read_if_there(self._root / where)
             try:
                 found.append(parse_receipt(content or b"").journal)
             except ReceiptError:
@@ -416,7 +416,7 @@ class _Look:
             self._look_at_beginning(self._root / name, name, "plan.json")
             where = f"{name}/receipt.json"
             # Without a journal, a receipt that is fully written may have been sealed long ago.
-            is_whole = (_read(self._root / where) or b"").endswith(SEALED_END)
+            is_whole = (read_if_there(self._root / where) or b"").endswith(SEALED_END)
             content = self._look_at_document(
                 where,
                 is_suspected=is_whole and not self._journal.newest,
@@ -508,7 +508,7 @@ class _Look:
         Returns:
             The content after the repair; None if that isn't known.
         """
-        content = _read(self._root / where)
+        content = read_if_there(self._root / where)
         seen = self._see(where, content, sha256)
         if seen is FileState.SOUND:
             return content
@@ -562,7 +562,7 @@ class _Look:
     def _newest_of(self, generation: Generation) -> Receipt | None:
         """Return the newest receipt of a generation; None if there is none, or it is damaged."""
         names = generation.receipt_names()[-1:]
-        content = _read(self._root / generation.receipt_where(names[0])) if names else None
+        content = read_if_there(self._root / generation.receipt_where(names[0])) if names else None
         try:
             return parse_receipt(content) if content is not None else None
         except ReceiptError:
@@ -588,13 +588,6 @@ def _see(where: str, content: bytes | None, sha256: str | None) -> FileState:
     except ValueError:
         return FileState.UNREADABLE
     return FileState.SOUND if sha256 in (None, found) else FileState.CHANGED
-
-
-def _read(path: UPath) -> bytes | None:
-    try:
-        return read_bytes(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _generations(root: UPath) -> list[int]:

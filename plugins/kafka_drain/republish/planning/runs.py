@@ -32,7 +32,7 @@ from kafka_drain.republish.planning.documents import (
 )
 from kafka_drain.republish.planning.plan import UNOPENED_FILES, RepublishPlan
 from kafka_drain.storage.json_files import create_document, create_text, write_text
-from kafka_drain.storage.paths import is_file, list_folder, read_bytes
+from kafka_drain.storage.paths import is_file, list_folder, read_if_there
 from kafka_drain.storage.sealed_json import seal
 from kafka_drain.storage.typed_json import reason_of
 
@@ -129,7 +129,7 @@ class RepublishRun:
     def _started_with(self) -> str:
         """Return the hash of the plan that the run has opened with; empty if nothing says it."""
         try:
-            return parse(OpenedJson, _read(self.folder / "opened.json") or b"")["plan"]
+            return parse(OpenedJson, read_if_there(self.folder / "opened.json") or b"")["plan"]
         except ValueError:
             # A crash may leave half a file, where a file system has no hard links.
             return ""
@@ -167,7 +167,7 @@ class RepublishRun:
 
     def _plan(self, number: int, way_out: str | None = None) -> RepublishPlan | None:
         path = self._plan_path(number)
-        content = _read(path)
+        content = read_if_there(path)
         if content is None:
             return None
         try:
@@ -284,7 +284,7 @@ class RepublishRun:
             ArchiveError: When its bytes were changed, or it is another run's.
         """
         path = self.folder / "receipt.json"
-        content = _read(path)
+        content = read_if_there(path)
         if content is None:
             return None
         try:
@@ -304,20 +304,13 @@ class RepublishRun:
 
     def offset_map(self) -> bytes | None:
         """Read the offset map; None when there is none."""
-        return _read(self.folder / "offset-map.json")
+        return read_if_there(self.folder / "offset-map.json")
 
 
 def _newest(names: Collection[str]) -> int:
     """Return the number of the newest plan, given the names in a run's folder; 0 for none."""
     numbered = [int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name))]
     return max(numbered, default=int("plan.json" in names))
-
-
-def _read(path: UPath) -> bytes | None:
-    try:
-        return read_bytes(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def named_runs(root: UPath, name: str) -> list[RepublishRun]:
