@@ -35,13 +35,14 @@ from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.reader import read_records
+from kafka_drain.data_files.xxhash64 import records_fingerprint
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.search import Search
 from kafka_drain.intervals import Interval
 from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.proof.committed_file import file_fingerprint
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.binding import Binding
 from kafka_drain.republish.planning.follow import follower_key, through_now
@@ -261,7 +262,7 @@ def backfill_hour(folder: str, age: Age) -> dict[str, Any]:
         for tp, ranges in plan.ranges.items():
             path = f"{data}/part-{tp.partition:05d}.parquet"
             write_records(path, tp, ranges[0], first_time, STEP_MS)
-            value ^= file_fingerprint(locate(path), "parquet", TOPIC)
+            value ^= records_fingerprint(read_records(locate(path), "parquet"), TOPIC)
         result = {"records": plan.left, "fingerprint": f"{value:016x}"}
         write_private(Path(spec["result_path"]), result)
 

@@ -28,6 +28,8 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import KafkaBounds, Receipt
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
+from kafka_drain.data_files.reader import read_records
+from kafka_drain.data_files.xxhash64 import records_fingerprint
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
@@ -36,7 +38,6 @@ from kafka_drain.kafka.single_records import RecordSample
 from kafka_drain.maintenance.compaction_plan import plan_groups
 from kafka_drain.metadata_log.crc import crc_name
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
-from kafka_drain.proof.committed_file import file_fingerprint
 from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.sealing import Identity, seal_segment, seal_window
@@ -403,7 +404,8 @@ def _leave_note(
     """Leave what Spark read of a batch, as its drain does."""
     value = 0
     for path in paths:
-        value ^= file_fingerprint(locate(Path(str(generation.root)) / path), "parquet", TOPIC)
+        file = locate(Path(str(generation.root)) / path)
+        value ^= records_fingerprint(read_records(file, "parquet"), TOPIC)
     note = {
         "batch": batch,
         "records": sum(end.values()) - sum(start.values()),

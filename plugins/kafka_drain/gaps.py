@@ -47,18 +47,6 @@ class GapReason(str, Enum):
     def __str__(self) -> str:
         return str(self.value)
 
-    @classmethod
-    def of(cls, code: str) -> GapReason:
-        """Return the reason for a code.
-
-        Raises:
-            ValueError: When there is no such reason.
-        """
-        for reason in cls:
-            if reason.value == code:
-                return reason
-        raise ValueError(f"not a gap reason: {code!r}")
-
 
 #: Reasons of gaps at which a log has no record that a consumer could see.
 EMPTY = (GapReason.CONTROL, GapReason.ABORTED, GapReason.COMPACTED)

@@ -2,10 +2,12 @@
 
 Clients of Kafka and Spark wait for minutes without a word. Beside them, a watch asks each server
 every few seconds, says when it stops answering and when it answers again, and can end the wait.
+Stores aren't asked, which would cost: requests to them that take long are said.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +15,9 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from kafka_drain.errors import KafkaDrainError
+from kafka_drain.errors import KafkaDrainError, StoreUnavailableError
 from kafka_drain.output import OutageLine
-from kafka_drain.progress import duration_text
+from kafka_drain.progress import STORE_REQUESTS, duration_text
 
 #: Time between two looks.
 LOOK_SECONDS = 4.0
@@ -23,6 +25,8 @@ LOOK_SECONDS = 4.0
 END_SECONDS = 15.0
 #: Time between two lines about one outage.
 REPEAT_SECONDS = 60.0
+#: Time after which a request to a store takes long.
+SLOW_SECONDS = 8.0
 
 #: Returns why a server doesn't answer; None if it does.
 Look = Callable[[], "KafkaDrainError | None"]
@@ -33,11 +37,13 @@ class Outages:
     """Outages of a server that is asked again and again.
 
     Attributes:
+        over: What it does when the outage is over.
         since: When it was first missed, in seconds of the clock; None while it answers.
         said: When that was last said.
     """
 
     name: str
+    over: str = field(default="answers again", kw_only=True)
     since: float | None = field(default=None, init=False)
     said: float = field(default=float("-inf"), init=False)
 
@@ -56,7 +62,7 @@ class Outages:
             since, self.since, self.said = self.since, None, float("-inf")
             if since is None:
                 return None
-            again = f"{self.name} answers again, after {duration_text(now - since)}"
+            again = f"{self.name} {self.over}, after {duration_text(now - since)}"
             return OutageLine(again, is_over=True)
         self.since = now if self.since is None else self.since
         if now - self.said < REPEAT_SECONDS:
@@ -102,6 +108,7 @@ class ServerWatch:
         *,
         after: float = float("inf"),
         end: Callable[[KafkaDrainError], object] = lambda _: None,
+        over: str = "answers again",
     ) -> None:
         """Watch a server, unless one of this name is watched.
 
@@ -110,10 +117,11 @@ class ServerWatch:
             look: Returns why it doesn't answer; None if it does. It should take seconds at most.
             after: For how long it may not answer, in seconds.
             end: Called once when it hasn't for longer, with the last error; ends what waits for it.
+            over: What it does when the outage is over.
         """
         if any(watched.name == name for watched in self._watched):
             return
-        self._watched.append(_Watched(name, look, after=after, end=end))
+        self._watched.append(_Watched(name, look, after=after, end=end, over=over))
         if self._thread is None:
             self._thread = threading.Thread(target=self._keep, name="outages", daemon=True)
             self._thread.start()
@@ -148,17 +156,42 @@ class ServerWatch:
                     watched.end(missed)
 
 
+def slow_requests() -> Look:
+    """Return a look at this process's requests to stores: it says for how long one has taken."""
+    begun: dict[object, float] = {}
+
+    def look() -> KafkaDrainError | None:
+        nonlocal begun
+        # Not imported: who hasn't loaded it asks no object store.
+        now, asyn = time.monotonic(), sys.modules.get("fsspec.asyn")
+        loop = asyn.loop[0] if asyn is not None else None
+        tasks = asyn.asyncio.all_tasks(loop) if asyn is not None and loop is not None else ()
+        # Each request that a thread waits for, with its retries.
+        asked = [task for task in tasks if task.get_coro().__name__ == "_runner"]
+        begun = {task: begun.get(task, now) for task in asked}
+        took = now - min([*begun.values(), *STORE_REQUESTS.values()], default=now)
+        if took < SLOW_SECONDS:
+            return None
+        return StoreUnavailableError(
+            f"a request to a store has taken {duration_text(took)} so far; check the store's "
+            "address, and that it is running"
+        )
+
+    return look
+
+
 _WATCH: ContextVar[ServerWatch | None] = ContextVar("watch", default=None)
 
 
 @contextmanager
 def told_of_outages(say: Callable[[str], object]) -> Iterator[None]:
-    """Say within the context when a server that `watch` named stops answering.
+    """Say within the context when a server that `watch` named, or a store, stops answering.
 
     Args:
         say: Takes lines; called in another thread.
     """
     opened = ServerWatch(say)
+    opened.add("the request to a store", slow_requests(), over="has ended")
     token = _WATCH.set(opened)
     try:
         yield

@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 
 from kafka_drain.output import Line, say
 
+#: When each request to a store began that a thread waits for, by thread; without those of fsspec,
+#: whose own thread has them.
+STORE_REQUESTS: dict[int, float] = {}
+
 _LINE = re.compile(
     r"(?P<what>\S.*): (?P<done>[\d,]+) of (?P<total>[\d,]+) (?P<unit>[a-z ]+) "
     r"\((?P<percent>\d+) %\)"

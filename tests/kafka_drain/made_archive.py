@@ -19,11 +19,11 @@ from kafka_drain.archive.files import ArchiveFile, files_of_receipt
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.data_files.reader import index_sha256, read_offsets, topic_of
+from kafka_drain.data_files.reader import index_sha256, read_offsets, read_records, topic_of
 from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.data_files.xxhash64 import records_fingerprint
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, subtract
-from kafka_drain.proof.committed_file import file_fingerprint
 from kafka_drain.proof.content_checks import content_of
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.sealing import Identity, seal_segment, seal_window
@@ -309,12 +309,13 @@ class MadeArchive:
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(buffer.getvalue())
+        value = records_fingerprint(read_records(target, "parquet"), topic_of(path))
         return CommittedFile(
             path=path,
             bytes=len(buffer.getvalue()),
             sha256=hashlib.sha256(buffer.getvalue()).hexdigest(),
             contents=tuple(read_offsets(target, "parquet", topic_of(path))),
-            fingerprint=f"{file_fingerprint(target, 'parquet', topic_of(path)):016x}",
+            fingerprint=f"{value:016x}",
             nul_header_names=self.nul_header_names,
             index_sha256=index_sha256(target, "parquet") if self.notes_index else None,
         )

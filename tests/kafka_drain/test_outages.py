@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from contextvars import copy_context
+from types import SimpleNamespace
 
 import pytest
+from fsspec import asyn
 
 from kafka_drain import outages
 from kafka_drain.errors import KafkaDrainError, KafkaUnavailableError
-from kafka_drain.outages import ServerWatch, _Watched, told_of_outages, watch
+from kafka_drain.outages import ServerWatch, _Watched, slow_requests, told_of_outages, watch
 from kafka_drain.output import Level, Line
+from kafka_drain.progress import STORE_REQUESTS
 from tests.faults.injection import wait_for
 
 AWAY = KafkaUnavailableError("b:9092 refuses connections")
@@ -61,6 +66,46 @@ def test_watch_says_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == [f"waiting: {AWAY}"]
     assert isinstance(said[0], Line)
     assert said[0].level is Level.WARNING
+
+
+def test_slow_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request to an object store or an HDFS is told once it takes long, until it has ended."""
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=100.0)
+    monkeypatch.setattr(outages, "time", clock)
+    begun, end = threading.Event(), asyncio.Event()
+
+    async def request() -> None:
+        begun.set()
+        await end.wait()
+
+    loop, look = asyn.get_loop(), slow_requests()
+    asking = threading.Thread(target=asyn.sync, args=(loop, request))
+    asking.start()
+    assert begun.wait(10)
+    assert look() is None
+    clock.now = 110.0
+    assert "has taken 10 s so far" in str(look())
+    loop.call_soon_threadsafe(end.set)
+    asking.join()
+    wait_for(lambda: look() is None, "the task's end")
+
+    monkeypatch.setitem(STORE_REQUESTS, 1, 90.0)
+    assert "has taken 20 s so far" in str(look())
+
+
+def test_told_of_slow_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store isn't said to answer again: the request that took long may have failed."""
+    monkeypatch.setattr(outages, "LOOK_SECONDS", 0.01)
+    said: list[str] = []
+
+    with told_of_outages(said.append):
+        STORE_REQUESTS[1] = 0.0
+        wait_for(lambda: bool(said), "a line")
+        del STORE_REQUESTS[1]
+        wait_for(lambda: len(said) == 2, "the end")
+
+    assert said[0].startswith("waiting: a request to a store has taken ")
+    assert said[1].startswith("the request to a store has ended, after ")
 
 
 def test_watch_named_twice() -> None:

@@ -18,12 +18,11 @@ from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.data_files.reader import (
     read_contents,
     read_offsets,
-    read_records,
     rows_with_nul,
     topic_of,
 )
 from kafka_drain.data_files.records import DataPath, TimestampError, path_of
-from kafka_drain.data_files.xxhash64 import record_hashes, records_fingerprint
+from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.errors import KEY_ERRORS, DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -170,18 +169,3 @@ def file_sha256(path: DataPath) -> str:
         while chunk := source.read(_CHUNK):
             hashed.update(chunk)
     return hashed.hexdigest()
-
-
-def file_fingerprint(path: DataPath, file_format: str, topic: str | None) -> int:
-    """Return the fingerprint of all records in a file.
-
-    Args:
-        topic: Its topic; None to read the topic from the file.
-
-    Raises:
-        DataFileError: When it isn't a file of the format.
-        KeyUnavailableError: When it is encrypted, and its key can't be had.
-        OSError: When it is missing or can't be read.
-        StoreUnavailableError: When its store doesn't respond.
-    """
-    return records_fingerprint(read_records(path, file_format, _BATCH_BYTES), topic)

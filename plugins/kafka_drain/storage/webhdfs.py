@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlsplit
 
 from kafka_drain.errors import MachineError, StoreUnavailableError
+from kafka_drain.progress import STORE_REQUESTS
 
 if TYPE_CHECKING:
     from requests import Response, Session
@@ -257,10 +258,9 @@ class WebHdfs:
         if start:
             part["offset"] = start
 
-        def get(url: str) -> Response:
-            return self._session().get(url, **_TIMES)
-
-        return self._transferred("GET", "OPEN", path, part, get)
+        return self._transferred(
+            "GET", "OPEN", path, part, lambda url: self._session().get(url, **_TIMES)
+        )
 
     def write(self, path: str, content: bytes, *, named: str = "") -> None:
         """Write a file, over one that may be there; others see how it grows.
@@ -305,6 +305,7 @@ class WebHdfs:
             if answer.meaning is not Meaning.ELSEWHERE:
                 self._fail(answer, named)
             url = response.headers["Location"]
+            STORE_REQUESTS[threading.get_ident()] = time.monotonic()
             try:
                 got = transfer(url)
                 content = got.content
@@ -312,6 +313,8 @@ class WebHdfs:
                 is_whole = len(content) == int(got.headers.get("Content-Length", len(content)))
             except RequestException:
                 is_whole = False
+            finally:
+                STORE_REQUESTS.pop(threading.get_ident())
             if is_whole:
                 answer = meaning_of(got.status_code, content[:_ERROR_BYTES])
                 if answer.meaning is Meaning.DONE:
@@ -337,6 +340,7 @@ class WebHdfs:
             is_in_standby = False
             for name_node in list(self._name_nodes):
                 url = f"{name_node}/webhdfs/v1{quote(path or '/', safe='/')}"
+                STORE_REQUESTS[threading.get_ident()] = time.monotonic()
                 try:
                     response = self._session().request(
                         method, url, params=wanted, allow_redirects=False, **_TIMES
@@ -344,6 +348,8 @@ class WebHdfs:
                 except RequestException as error:
                     seen.append(f"{name_node} {_why(error)}")
                     continue
+                finally:
+                    STORE_REQUESTS.pop(threading.get_ident())
                 answer = meaning_of(response.status_code, response.content[:_ERROR_BYTES])
                 if answer.meaning is not Meaning.STANDBY:
                     self._prefer(name_node)

@@ -59,7 +59,7 @@ def part(receipt: Receipt, **changes: Any) -> Receipt:
 
 
 def gaps(**ranges: tuple[OffsetRange, ...]) -> Callable[[Receipt], Receipt]:
-    return lambda receipt: part(receipt, gaps={GapReason.of(k): v for k, v in ranges.items()})
+    return lambda receipt: part(receipt, gaps={GapReason(k): v for k, v in ranges.items()})
 
 
 def totals(**changes: Any) -> Callable[[Receipt], Receipt]:

@@ -18,6 +18,7 @@ import pytest
 from requests import Response, Session, exceptions
 
 from kafka_drain.errors import MachineError, StoreUnavailableError
+from kafka_drain.progress import STORE_REQUESTS
 from kafka_drain.storage.webhdfs import WebHdfs
 
 #: What a server does: a status, a body and headers; None to close the connection without a word.
@@ -334,6 +335,8 @@ def test_requests_end(serve: Any, client: Any, monkeypatch: pytest.MonkeyPatch) 
     send = Session.request
 
     def noting(session: Session, method: str, url: str, **options: Any) -> Response:
+        # Who waits for it is told if it takes long.
+        assert [*STORE_REQUESTS] == [threading.get_ident()]
         asked.append((method, options.get("timeout")))
         return send(session, method, url, **options)
 
@@ -345,6 +348,7 @@ def test_requests_end(serve: Any, client: Any, monkeypatch: pytest.MonkeyPatch) 
 
     assert [method for method, _ in asked] == ["GET", "GET", "PUT", "PUT"]
     assert {timeout for _, timeout in asked} == {(10.0, 60.0)}
+    assert STORE_REQUESTS == {}
 
 
 def test_write_refused(serve: Any, client: Any) -> None:

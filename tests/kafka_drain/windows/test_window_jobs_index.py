@@ -38,10 +38,11 @@ from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.reader import read_records
+from kafka_drain.data_files.xxhash64 import records_fingerprint
 from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
 from kafka_drain.intervals import Interval, TimeRange
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
-from kafka_drain.proof.committed_file import file_fingerprint
 from kafka_drain.proof.sealing import seal_window
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -317,7 +318,7 @@ def drained(
     for tp, ranges in plan.ranges.items():
         path = f"{data}/part-{tp.partition:05d}.parquet"
         write_records(path, tp, ranges[0], FIRST_MS, STEP)
-        value ^= file_fingerprint(locate(path), "parquet", TOPIC)
+        value ^= records_fingerprint(read_records(locate(path), "parquet"), TOPIC)
     write_private(job.result_path, {"records": plan.left, "fingerprint": f"{value:016x}"})
     return plan, finish_backfill(plan, job, cluster, run="test")
 
