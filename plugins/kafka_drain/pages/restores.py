@@ -271,16 +271,19 @@ def _line(owner: ArchiveRestores, it: Restore, is_running: bool) -> _Line:
 
 #: Advice for a restore that needs attention, by the words of its state.
 _REMEDIES = {
-    "started, not verified": "No task of Airflow works on it. Records may be in Kafka, and nothing "
-    "was verified. Clear the failed task, or start the same run again: it resumes where it "
-    "stopped. To give it up: `kafka-drain republish --abandon {run} --apply`",
+    "started, not verified": "No task of Airflow works on it. Records may be in Kafka, and no "
+    "verification has found them all. If the failed task's log ends with VerifyError, it says "
+    "what is lost or not as planned, and the same run would only verify again: look for what "
+    "deletes or writes there, and restore under another run name, to new topics. Otherwise clear "
+    "the failed task, or start the same run again: it resumes where it stopped. To give it up: "
+    "`kafka-drain republish --abandon {run} --apply`",
     "records lost": "Look for what deletes records there: retention, compaction, another "
     "administrator. Restore again with `exactly_once` under another run name, to new topics",
     "all there, but not exact": "Nothing, if consumers can deal with duplicates; otherwise restore "
     "again with `exactly_once` under another run name, to new topics",
     "sent, not verified": "Restore again with verification, to new topics, if it matters",
-    "abandoned": "Some records may be in Kafka, and nothing was verified. If it is still needed, "
-    "restore under another run name, to new topics",
+    "abandoned": "Some records may be in Kafka, and no verification has found them all. If it is "
+    "still needed, restore under another run name, to new topics",
 }
 
 

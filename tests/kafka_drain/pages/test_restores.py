@@ -211,6 +211,8 @@ def test_restores_page_says_what_to_do(changes: dict[str, Any], words: str) -> N
     for command in re.findall("<code>kafka-drain ([^<]*)</code>", said):
         assert parser().parse_args(shlex.split(command)).archive == "/data/or ders"
     assert ("--abandon" in said) is (words == "started, not verified")
+    # No document tells a run that was stopped from one whose verification found records lost.
+    assert ("VerifyError" in said) is (words == "started, not verified")
 
 
 def test_restores_page_unreadable() -> None:
