@@ -317,13 +317,22 @@ def rows_of(plan: RestorePlan) -> Sequence[tuple[str, int, int, str]]:
 
 
 def settings_of(plan: RestorePlan) -> Sequence[str]:
-    """Say which settings the subjects get that the restore creates."""
-    return [
-        f"{name} is new in the target, and gets "
-        + " and ".join(
+    """Say which settings the subjects get that the restore creates, or that one may have begun."""
+    lines = []
+    for name, settings in plan.settings.items():
+        gets = " and ".join(
             f"{what} {value}"
             for what, value in zip(("compatibility", "mode"), settings, strict=True)
             if value is not None
         )
-        for name, settings in plan.settings.items()
-    ]
+        if not plan.held[name].versions:
+            lines.append(f"{name} is new in the target, and gets {gets}")
+            continue
+        # A restore that was killed leaves it so, and so may a user: nothing tells them apart.
+        lines.append(
+            f"{name} is in the target with only the archive's versions, at compatibility "
+            f"{NO_CHECK} or in mode {IMPORT}, as a restore that was killed leaves it. It gets "
+            f"{gets}; if its settings were yours, set them again afterwards: a later restore keeps "
+            "them"
+        )
+    return lines

@@ -368,6 +368,28 @@ def test_apply_subject_is_there(
     assert target.compatibility["t-value"] == "FULL"
 
 
+def test_plan_subject_begun(
+    made: MadeArchive, registry: FakeRegistry, target: FakeRegistry
+) -> None:
+    """A subject that a killed restore, or a user, may have set to NONE isn't called new."""
+    capture(made, registry)
+    target.register("city", 600, CITY)
+    target.compatibility["city"] = "NONE"
+
+    plan = restore(made, target).plan()
+
+    said, *new = settings_of(plan)
+    assert said.startswith("city is in the target with only the archive's versions, at compat")
+    assert said.endswith(
+        "It gets compatibility BACKWARD and mode READONLY; if its settings were yours, set them "
+        "again afterwards: a later restore keeps them"
+    )
+    assert [line.split(",")[0] for line in new] == [
+        "com.acme.Outer is new in the target",
+        "t-value is new in the target",
+    ]
+
+
 def test_apply_settings_changed_later(captured: MadeArchive, target: FakeRegistry) -> None:
     """What an operator opens after a restore stays open: it isn't taken for a killed restore."""
     apply(captured, target)

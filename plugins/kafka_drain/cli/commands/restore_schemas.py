@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         "ids": asked.ids,
         "versions": len(plan.steps),
         "to_register": len(plan.missing),
-        "new_subjects": len(plan.settings),
+        "new_subjects": sum(not plan.held[name].versions for name in plan.settings),
         "refused": len(plan.refusals),
     }
     if acts(options):
