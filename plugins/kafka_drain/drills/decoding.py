@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.archive.documents import RegistryDocument, SchemasDocument
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.schemas.capture import OF_SETTINGS
+from kafka_drain.schemas.capture import OF_CONTEXT, OF_SETTINGS
 from kafka_drain.schemas.decoders import (
     Decoders,
     Headers,
@@ -140,4 +140,4 @@ def _ids_of_values(registry: RegistryDocument) -> dict[str, list[SchemaId]]:
 def _was_read(registry: RegistryDocument) -> bool:
     """Return whether the registry answered everything, be it that it doesn't have a schema."""
     of_no_schema = (f"{registry.url} doesn't have the schemas of ", OF_SETTINGS)
-    return all(note.startswith(of_no_schema) for note in registry.notes)
+    return all(n.startswith(of_no_schema) and not n.endswith(OF_CONTEXT) for n in registry.notes)

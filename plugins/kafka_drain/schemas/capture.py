@@ -55,6 +55,8 @@ _SHOWN = 10
 #: Beginning of a note about settings alone: all schemas were read.
 OF_SETTINGS = "not read, as reading settings is another right: "
 
+#: What a url that leads to a context of a registry may be to blame for.
+OF_CONTEXT = "; its url leads to a context, expected that of the registry itself: correct it"
 #: Number of failures in a row after which a registry that is unwell isn't asked any more.
 _IN_ROW = 3
 
@@ -142,13 +144,12 @@ def capture_schemas(
         }
     )
     missing = missing_ids(document)
-    notes = list(asked.notes)
     if lacking := asked.lacking(missing):
-        notes.append(
+        asked.notes.append(
             f"{registry.url} doesn't have the schemas of {len(lacking):,} ids in the records: "
-            f"{', '.join(map(str, lacking[:_SHOWN]))}"
+            f"{', '.join(map(str, lacking[:_SHOWN]))}{OF_CONTEXT * ('/contexts/' in registry.url)}"
         )
-    document = document.model_copy(update={"notes": [*notes, *asked.failures()]})
+    document = document.model_copy(update={"notes": [*asked.notes, *asked.failures()]})
     unsealed = False
     if writes:
         document.write(archive.root / REGISTRY)

@@ -37,6 +37,7 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run
+from kafka_drain.schemas.capture import OF_CONTEXT
 from kafka_drain.storage.lease import find_lease, hold_lease
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import golden_copy, sealed_copy
@@ -559,6 +560,7 @@ def test_run_drill_decodes_some(
     [
         (["http://r rejects the login (403); not read: flights-value"], "failed", "schema 7"),
         (["http://r doesn't have the schemas of 1 ids in the records: 7"], "passed", "not judged"),
+        ([f"http://r doesn't have the schemas of 1 ids: 7{OF_CONTEXT}"], "failed", "schema 7"),
     ],
 )
 def test_run_drill_no_schema_kept(

@@ -507,6 +507,29 @@ def test_capture_schemas_of_other_context(made: MadeArchive, registry: FakeRegis
     assert (":.partner:t-value", 1, 12, False) in found
 
 
+def test_capture_schemas_url_of_context(
+    made: MadeArchive, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A url that leads to a context is what a capture blames for ids that it doesn't find."""
+    registry.register(":.x:t-value", 7, CITY)
+    made.seal({T1: dense(2, 3)}, value=value(12), key=None)
+    registry.register(":.x:com.acme.Twelve", 12, CITY)
+    answer = FakeRegistry.answer
+
+    def within(self: FakeRegistry, target: str, *given: Any) -> tuple[int, Any]:
+        # Confluent's ContextFilter.
+        target = target.removeprefix("/contexts/.x:").replace("/subjects/t-", "/subjects/:.x:t-")
+        return answer(self, target, *given)
+
+    monkeypatch.setattr(FakeRegistry, "answer", within)
+
+    found = capture(made, registry, url=f"{registry.url}/contexts/.x:")
+
+    assert ("t-value", 1, 7, False) in versions_of(found.document)
+    [note] = found.document.notes
+    assert "/contexts/.x: doesn't have the schemas of 1 ids in the records: 12; its url" in note
+
+
 def test_missing_ids_of_other_context(made: MadeArchive, registry: FakeRegistry) -> None:
     """A schema of another context doesn't stand in for one of the default context with its id."""
     made.seal({T1: dense(2, 3)}, value=value(12), key=None)
