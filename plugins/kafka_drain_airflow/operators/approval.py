@@ -119,6 +119,18 @@ def _with_final_answer(operator: Any) -> Any:
     class FinalApprovalOperator(operator):  # type: ignore[misc]
         """Airflow's `ApprovalOperator`, which doesn't ask again after a rejection or in vain."""
 
+        def execute(self, context: Any) -> Any:
+            if asks_earlier_question(self, context["ti"].id):
+                raise AirflowFailException(
+                    f"Airflow still asks the question of an earlier try of task {self.task_id}, "
+                    f"not: {self.subject} {self.body}. Nothing was done; trigger a new run"
+                )
+            self.note_shown(context)
+            return super().execute(context)
+
+        def note_shown(self, context: Any) -> None:
+            """Note what is shown, if what follows needs it."""
+
         def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
             try:
                 return super().execute_complete(context, event)
@@ -155,18 +167,16 @@ def _of_plan(operator: Any) -> Any:
             super().__init__(**kwargs)
             self.plan_id = plan_id
 
-        def execute(self, context: Any) -> Any:
-            shown = shown_question(self, context["ti"].id)
-            if shown not in (None, self.body):
-                raise AirflowFailException(
-                    f"Airflow still asks the question of an earlier try of task {self.task_id}, "
-                    f"not that of plan {self.plan_id}. Nothing was done; trigger a new run"
-                )
+        def note_shown(self, context: Any) -> None:
             # Not when it is answered: its fields are rendered again then.
             context["ti"].xcom_push(key=ASKED_KEY, value=self.plan_id)
-            return super().execute(context)
 
     return PlanApprovalOperator
+
+
+def asks_earlier_question(asks: Any, ti_id: Any) -> bool:
+    """Return whether Airflow shows another question than the task asks now: an earlier try's."""
+    return shown_question(asks, ti_id) not in (None, asks.body)
 
 
 def shown_question(asks: Any, ti_id: Any) -> str | None:

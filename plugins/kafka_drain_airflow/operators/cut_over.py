@@ -16,7 +16,7 @@ from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import spark_engine, terminal_errors_fail
 from kafka_drain_airflow.evidence_connection import evidence_signer
 from kafka_drain_airflow.kafka_connection import kafka_cluster
-from kafka_drain_airflow.operators.approval import can_approve
+from kafka_drain_airflow.operators.approval import asks_earlier_question, can_approve
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 from kafka_drain_airflow.store_connection import archive_access
 
@@ -171,10 +171,15 @@ class MarkToApproveOperator(BaseOperator):
         Raises:
             AirflowFailException: Always; says what to do.
         """
-        raise AirflowFailException(
-            f"{self.subject}\n{self.body}\nTo approve, mark this task as success. To go back, run "
-            "`kafka-drain cut-over … --back --apply`."
-        )
+        raise AirflowFailException(_to_mark(self.subject, self.body))
+
+
+def _to_mark(subject: str, body: str) -> str:
+    """Return a question that Airflow can't ask, and how to answer it."""
+    return (
+        f"{subject}\n{body}\nTo approve, mark this task as success. To go back, run "
+        "`kafka-drain cut-over … --back --apply`."
+    )
 
 
 def approval(task_id: str, *, subject: str, body: str, then: str, back: str) -> BaseOperator:
@@ -192,7 +197,15 @@ def approval(task_id: str, *, subject: str, body: str, then: str, back: str) -> 
     from airflow.providers.standard.operators.hitl import HITLBranchOperator
 
     class CutOverApprovalOperator(HITLBranchOperator):
-        """Airflow's `HITLBranchOperator`, which keeps its answer."""
+        """Airflow's `HITLBranchOperator`, which keeps its answer, and asks what was seen last."""
+
+        def execute(self, context: Context) -> Any:
+            if asks_earlier_question(self, context["ti"].id):
+                raise AirflowFailException(
+                    f"Airflow still asks the question of an earlier try of task {self.task_id}, "
+                    f"not this one.\n{_to_mark(self.subject, str(self.body))}"
+                )
+            return super().execute(context)
 
         def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
             answer = event.get("chosen_options")

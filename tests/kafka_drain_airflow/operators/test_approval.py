@@ -173,9 +173,22 @@ def test_approval_task_of_plan(asking: list[Any]) -> None:
     assert str(question.ti_id) == "01234567-89ab-4cde-8f01-23456789abcd"
 
     second: Any = approval_task(**arguments, body="plan x2", plan_id="x2")
-    with pytest.raises(AirflowFailException, match=r"not that of plan x2\. Nothing was done"):
+    with pytest.raises(AirflowFailException, match=r"not: Really\? plan x2\. Nothing was done"):
         ask(second, pushed)
     assert pushed == {"plan_id": "x1"}
+
+
+@pytest.mark.skipif(not IS_ABLE, reason="this Airflow can't ask a person")
+def test_approval_task_cleared(asking: list[Any]) -> None:
+    """A question that isn't a plan's isn't asked either where Airflow would show an earlier one."""
+    arguments: dict[str, Any] = {"task_id": "approve", "subject": "Really?"}
+
+    ask(approval_task(**arguments, body="12 records"), {})
+    ask(approval_task(**arguments, body="12 records"), {})
+
+    assert len(asking) == 2
+    with pytest.raises(AirflowFailException, match=r"of an earlier try .* 34 records\. Nothing"):
+        ask(approval_task(**arguments, body="34 records"), {})
 
 
 @pytest.mark.parametrize("hours", [-1, 720.1, float("nan")])

@@ -169,6 +169,35 @@ def test_mark_to_approve_operator() -> None:
         assert said in str(raised.value)
 
 
+@pytest.mark.skipif(not can_approve(), reason="this Airflow can't ask a person")
+def test_approval_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Airflow would show an earlier observation, the task says the last one, and fails."""
+    from airflow.providers.standard.operators import hitl
+
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **_: None)
+    shown = "kafka_drain_airflow.operators.approval.shown_question"
+    ti = SimpleNamespace(id="1", map_index=-1)
+    context: Any = {"ti": ti, "task_instance": ti, "dag": None, "params": {}}
+
+    def ask(body: str) -> BaseException:
+        asks = approval("approve", subject="stop them", body=body, then="groups", back="back")
+        with pytest.raises(BaseException) as ended:
+            asks.execute(context)
+        return ended.value
+
+    # Nothing was shown before, or the same.
+    for before in (None, "5 records"):
+        monkeypatch.setattr(shown, lambda *_, body=before: body)
+        assert type(ask("5 records")).__name__ in ("TaskAwaitingInput", "TaskDeferred")
+
+    failed = ask("7 records")
+
+    assert isinstance(failed, AirflowFailException)
+    for said in ("question of an earlier try of task approve", "stop them\n7 records", "--back"):
+        assert said in str(failed)
+    assert "To approve, mark this task as success" in str(failed)
+
+
 def test_approval_older_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
     """An Airflow whose provider can't ask gets the task that is marked."""
     monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
