@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
@@ -42,7 +42,7 @@ def pipeline_from(options: argparse.Namespace) -> Pipeline:
     keys = _keys_of(archive)
     given: dict[str, Any] = {}
     if getattr(options, "pipeline", None):
-        given |= json_file(options.pipeline)
+        given |= _of_file(options.pipeline, keys)
     # A file that is also a DAG's may name another folder than the copy that this is about.
     given["archive"] = str(archive.root)
     kept = described(Pipeline)
@@ -66,6 +66,16 @@ def pipeline_from(options: argparse.Namespace) -> Pipeline:
     if given.keys() & sources:
         keys = {name: value for name, value in keys.items() if name not in sources}
     return Pipeline(**(keys | given))
+
+
+def _of_file(path: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that a file has, beside what the archive knows of how it was drained."""
+    found = json_file(path)
+    options = found.get("source_options")
+    # Commands that read Kafka again must see what drains have seen: the isolation level.
+    if isinstance(options, dict):
+        found["source_options"] = keys.get("source_options", {}) | options
+    return found
 
 
 def _refuse_without_effect(command: str, source_options: Iterable[str]) -> None:

@@ -94,7 +94,7 @@ def test_pipeline_from_folder(folder: str, name: str, tmp_path: Path) -> None:
 
 
 def test_pipeline_from_source_option(tmp_path: Path) -> None:
-    """A flag for reading leaves what the archive says of its source, which a file may replace."""
+    """Flags and files for reading leave the archive's isolation level, unless they name one."""
     made = MadeArchive(tmp_path / "archive", {"t": "id"})
     made.archive.create(
         pipeline="made",
@@ -116,12 +116,21 @@ def test_pipeline_from_source_option(tmp_path: Path) -> None:
         }
 
     given["pipeline"] = str(tmp_path / "pipeline.json")
-    Path(given["pipeline"]).write_text(json.dumps({"source_options": {"minPartitions": 3}}))
     options = argparse.Namespace(name="drain", **given, source_options=flags)
-    assert pipeline_from(options).source_options == {
-        "minPartitions": "3",
-        "kafka.max.poll.records": "7",
-    }
+    for of_file, level in (
+        ({"minPartitions": 3}, "read_uncommitted"),
+        ({"minPartitions": 3, "kafka.isolation.level": "read_committed"}, "read_committed"),
+    ):
+        Path(given["pipeline"]).write_text(json.dumps({"source_options": of_file}))
+        assert pipeline_from(options).source_options == {
+            "kafka.isolation.level": level,
+            "minPartitions": "3",
+            "kafka.max.poll.records": "7",
+        }
+    # What isn't an object is refused as a pipeline's value.
+    Path(given["pipeline"]).write_text(json.dumps({"source_options": ["minPartitions"]}))
+    with pytest.raises(ConfigError, match="source_options"):
+        pipeline_from(options)
 
 
 @pytest.mark.parametrize("option", ["startingOffsets=latest", "maxOffsetsPerTrigger=5"])
