@@ -15,6 +15,8 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtr
 if TYPE_CHECKING:
     from upath import UPath
 
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
 #: Number of partitions that a description names.
 NAMED = 5
 
@@ -146,9 +148,7 @@ def _is_excused(lacking: Mapping[TopicPartition | None, int], excuse: Excuse) ->
     return all(number <= excuse.offsets.get(tp, 0) for tp, number in lacking.items() if tp)
 
 
-def excuse_of(
-    gaps: Sequence[Gap], skipped: Mapping[TopicPartition, Sequence[OffsetRange]]
-) -> Excuse:
+def excuse_of(gaps: Sequence[Gap], skipped: Ranges) -> Excuse:
     """Return why a segment's files may hold fewer records than Spark read.
 
     Args:
@@ -189,11 +189,13 @@ class Reread:
         changed: By partition, the offsets from the first on at which Kafka holds another record.
         gone: Number of the files' records that Kafka no longer holds.
         fingerprint: That of Kafka's records at these offsets; None if any is gone.
+        missing: The offsets of those that are gone, by partition.
     """
 
-    changed: Mapping[TopicPartition, Sequence[OffsetRange]] = field(default_factory=dict)
+    changed: Ranges = field(default_factory=dict)
     gone: int = 0
     fingerprint: str | None = None
+    missing: Ranges = field(default_factory=dict, compare=False)
 
 
 def judge_reread(reread: Reread, gaps: Iterable[Gap]) -> Content:

@@ -6,7 +6,7 @@ blocks differ, the first one is compared again, record by record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import xor
 
@@ -14,13 +14,11 @@ from kafka_drain.data_files.reader import as_client_reads, read_columns, read_re
 from kafka_drain.data_files.records import RowBounds
 from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, within
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, within, without
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.proof.content_checks import Reread, SegmentFiles
+from kafka_drain.proof.content_checks import Ranges, Reread, SegmentFiles
 from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
 from kafka_drain.proof.offset_checks import held_ranges
-
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 
 def compare_with_kafka(
@@ -58,13 +56,14 @@ def compare_with_kafka(
             changed[tp] = comparison.narrowed(tp, blocks, held[tp])
     same = same_topics(same)
     there = {tp: seen for tp, seen in in_kafka.items() if tp.topic in same}
-    total = sum(count(ranges) for ranges in held.values())
-    gone = total - sum(count(seen.offsets) for seen in there.values())
+    missing = {tp: without(held[tp], there[tp].offsets if tp in there else ()) for tp in held}
+    gone = sum(map(count, missing.values()))
     whole = reduce(xor, (each for seen in there.values() for each in seen.hashes.values()), 0)
     return Reread(
         {tp: ranges for tp, ranges in changed.items() if tp in there},
         gone,
         None if gone else f"{whole:016x}",
+        missing,
     )
 
 

@@ -40,7 +40,7 @@ from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.identity import next_incarnation, refuse_other_cluster
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json, without
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, to_spark_json, within, without
 from kafka_drain.outages import REPEAT_SECONDS
 from kafka_drain.output import Level, Line, say
 from kafka_drain.progress import duration_text
@@ -233,12 +233,13 @@ def plan_roll(
     left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
     same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
     begins: dict[TopicPartition, int] = {}
-    only_copies: set[TopicPartition] = set()
+    only_copies: dict[TopicPartition, list[OffsetRange]] = {}
+    held = _held(snapshot, state)
     if rewritten:
         again = {tp: at for tp, at in earlier.items() if tp not in unwanted}
         begins = rewritten_logs(snapshot, cluster, {**again, **same})
         there = _existing(cluster, {tp.topic for tp in begins}) | there
-        only_copies = _only_copies(snapshot, generation, state.new, known, cluster)
+        only_copies = _only_copies(snapshot, state, held, known, cluster)
         if not begins and not only_copies:
             raise ConfigError(
                 f"no log of {archive.root} was rewritten, as far as Kafka can tell; roll without "
@@ -252,8 +253,8 @@ def plan_roll(
     kept = {tp: at for tp, at in same.items() if tp not in unwanted}
     # Unsealed files may be the only copy of what a log that is left out has lost.
     _refuse_short(archive, cluster, same if state.new else kept)
-    held = _held(state)
-    lost = given_up(first, held)
+    # Of a rewritten log, the next generation reads what was drained behind the difference again.
+    lost = _together(given_up({**first, **begins}, held), only_copies)
     rest = {tp: without(held.get(tp, []), lost.get(tp, [])) for tp in unwanted}
     if not leave_unsealed:
         gone_parts = [tp for tp in ends if tp.topic in gone]
@@ -309,12 +310,22 @@ def plan_roll(
     )
 
 
-def _held(state: GenerationState) -> Mapping[TopicPartition, Sequence[OffsetRange]]:
-    """Return the offsets in the unsealed files of the generation to close."""
+def _unsealed(snapshot: Snapshot, state: GenerationState) -> list[SinkFile]:
+    """Return the unsealed files that no window replaces, from which readers get the records."""
     if not state.new:
+        return []
+    replaced, folder = snapshot.fold.replaced, state.generation.data_name
+    return [file for file in state.new if f"{folder}/{file.path}" not in replaced]
+
+
+def _held(
+    snapshot: Snapshot, state: GenerationState
+) -> Mapping[TopicPartition, Sequence[OffsetRange]]:
+    """Return the offsets in the unsealed files of the generation to close."""
+    unsealed, generation = _unsealed(snapshot, state), state.generation
+    if not unsealed:
         return {}
-    generation = state.generation
-    files, _ = read_committed_files(generation, state.new, generation.document.format)
+    files, _ = read_committed_files(generation, unsealed, generation.document.format)
     return held_ranges(files)
 
 
@@ -426,23 +437,21 @@ def _refuse_other_records(
 
 def _only_copies(
     snapshot: Snapshot,
-    generation: SnapshotGeneration,
-    unsealed: Sequence[SinkFile],
+    state: GenerationState,
+    held: Mapping[TopicPartition, Sequence[OffsetRange]],
     topic_ids: Mapping[str, str],
     cluster: KafkaCluster,
-) -> set[TopicPartition]:
-    """Return the partitions of which unsealed files have records that Kafka may no longer have.
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the offsets in unsealed files whose records Kafka may no longer have, by partition.
 
     Of a damaged file, there is nothing to lose; one whose key is missing can be read later.
     """
-    replaced = snapshot.fold.replaced
-    files = [f for f in unsealed if f"{generation.data_name}/{f.path}" not in replaced]
+    generation, files = state.generation, _unsealed(snapshot, state)
     written = generation.document.format
     read, reread, _ = _compared(snapshot, generation, written, files, topic_ids, cluster)
     if any(file.locked for file in read):
-        return set(generation.starting_offsets)
-    held = {content.tp for file in read for content in file.contents}
-    return may_lose(held, reread.changed, reread.gone)
+        return {tp: [*held.get(tp, ())] for tp in generation.starting_offsets}
+    return may_lose(held, reread.changed, reread.missing)
 
 
 def _compared(
@@ -900,16 +909,30 @@ def given_up(
 
 
 def may_lose(
-    held: Collection[TopicPartition], changed: Collection[TopicPartition], gone: int
-) -> set[TopicPartition]:
-    """Return the partitions of which Kafka may no longer have each record of a set of files.
+    held: Mapping[TopicPartition, Sequence[OffsetRange]],
+    changed: Mapping[TopicPartition, Sequence[OffsetRange]],
+    missing: Mapping[TopicPartition, Sequence[OffsetRange]],
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the offsets in a set of files whose records Kafka may no longer have, by partition.
 
     Args:
-        held: The partitions that have records in the files.
-        changed: Those where Kafka has another record at an offset.
-        gone: Number of the records that Kafka no longer has, of whichever partition.
+        held: The offsets in the files, sorted and disjoint.
+        changed: Those from the first on at which Kafka has another record, and others between.
+        missing: Those at which it has none.
     """
-    return set(held if gone else changed)
+    lost = _together(changed, missing)
+    return {
+        tp: [part for each in ranges for part in within(held[tp], each)]
+        for tp, ranges in lost.items()
+    }
+
+
+def _together(
+    some: Mapping[TopicPartition, Sequence[OffsetRange]],
+    others: Mapping[TopicPartition, Sequence[OffsetRange]],
+) -> dict[TopicPartition, list[OffsetRange]]:
+    both = {tp: merge([*some.get(tp, ()), *others.get(tp, ())]) for tp in {*some, *others}}
+    return {tp: ranges for tp, ranges in both.items() if ranges}
 
 
 class WindowFate(Enum):

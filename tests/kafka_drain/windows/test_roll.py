@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -872,6 +873,33 @@ def test_plan_roll_rewritten_unsealed_beside(archive: Archive) -> None:
         P0: [OffsetRange(END, END + 8)],
         P1: [OffsetRange(END, END + 3)],
     }
+
+
+@pytest.mark.parametrize(
+    ("differs", "starts", "lost"),
+    [
+        # The log was rewritten before the unsealed batch was drained, and has all of it.
+        (lambda at: at < END, 0, {}),
+        # Only records of the batch were lost, some of them.
+        (lambda at: at >= END + 3, END, {P0: [OffsetRange(END + 3, END + 8)]}),
+        (lambda at: True, 0, {P0: [OffsetRange(END, END + 8)]}),
+    ],
+)
+def test_plan_roll_rewritten_unsealed(
+    differs: Callable[[int], bool], starts: int, lost: Any, archive: Archive
+) -> None:
+    """Of unsealed files, what Kafka has no more is given up, not what the next drain reads."""
+    add_batch(archive.generation(2), 0, END, END + 8)
+    cluster = cluster_with(gone=Log(end=9))
+    contents = cluster.contents
+    cluster.contents = lambda tp, span: [
+        row for row in contents(tp, span) if tp != P0 or not differs(row["offset"])
+    ]
+
+    plan = plan_roll(archive, cluster, leave_unsealed=True, rewritten=True)
+
+    assert (plan.given_up, plan.starting_offsets[P0]) == (lost, starts)
+    assert plan.discards is bool(lost)
 
 
 def test_plan_roll_rewritten_repair_removed(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -60,24 +62,19 @@ def test_given_up(
 
 
 @pytest.mark.parametrize(
-    ("held", "changed", "gone", "expected"),
+    ("changed", "missing", "expected"),
     [
-        (set(), set(), 0, set()),
-        ({P0, P1}, set(), 0, set()),
-        ({P0, P1}, {P1}, 0, {P1}),
-        # Nothing says of which partition the record is that Kafka no longer has.
-        ({P0, P1}, set(), 1, {P0, P1}),
-        ({P0, P1}, {P1}, 1, {P0, P1}),
+        ({}, {}, {}),
+        ({P1: [R(7, 9)]}, {}, {P1: [R(7, 9)]}),
+        ({}, {P0: [R(3, 4)]}, {P0: [R(3, 4)]}),
+        ({P0: [R(4, 10)]}, {P0: [R(3, 4)], P1: [R(7, 8)]}, {P0: [R(3, 5)], P1: [R(7, 8)]}),
+        # Whole blocks are compared, beyond what the files have.
+        ({P0: [R(4, 4096)], P1: [R(0, 4096)]}, {}, {P0: [R(4, 5)], P1: [R(7, 9)]}),
     ],
 )
-def test_may_lose(
-    held: set[TopicPartition],
-    changed: set[TopicPartition],
-    gone: int,
-    expected: set[TopicPartition],
-) -> None:
+def test_may_lose(changed: Any, missing: Any, expected: Any) -> None:
     """Records that Kafka no longer has, or has others in place of, are the archive's only ones."""
-    assert may_lose(held, changed, gone) == expected
+    assert may_lose({P0: [R(3, 5)], P1: [R(7, 9)]}, changed, missing) == expected
 
 
 STAYS, GOES, TORN = WindowFate
