@@ -38,12 +38,14 @@ from kafka_drain_airflow.observability.report_link import REPORT_KEY
 from kafka_drain_airflow.observability.task_links import ARCHIVE_KEY, is_told
 from kafka_drain_airflow.observability.task_progress import PROGRESS_KEY, is_progress
 from kafka_drain_airflow.pages.finding import (
+    VALIDATOR,
     AssetModel,
     TaskOutletAssetReference,
     Validation,
     chosen,
     dag_of,
     pages_of,
+    pipelines_of,
 )
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
@@ -72,8 +74,8 @@ __all__ = [
     "working_on",
 ]
 
-#: Operators of drains and validations, and the id of a factory's drain task.
-DRAINERS, VALIDATOR = ("KafkaDrainOperator", "KafkaDrainGroupOperator"), "ValidateManifestOperator"
+#: Operators of drains, and the id of a factory's drain task.
+DRAINERS = ("KafkaDrainOperator", "KafkaDrainGroupOperator")
 DRAIN = "drain"
 #: When a run's state last changed. The run's logical date can't tell: a run with an old date may
 #: belong to a backfill, or may have been cleared.
@@ -156,7 +158,8 @@ def _by_archive(validations: Iterable[Validation]) -> dict[str, list[Validation]
 def dags_of(session: Any, names: Collection[str], kind: str = "") -> dict[str, set[str]]:
     """Return the DAGs that factories have created for pipelines, by the pipelines' names.
 
-    DAGs are known by their tags, so that their ids don't matter.
+    DAGs are known by their tags, so that their ids don't matter; a tag may also be another
+    pipeline's name, which its tasks tell.
 
     Args:
         session: Session of Airflow's database.
@@ -168,8 +171,11 @@ def dags_of(session: Any, names: Collection[str], kind: str = "") -> dict[str, s
         DagTag.name.in_(names), DagTag.dag_id.in_(of_kind)
     )
     found: dict[str, set[str]] = {name: set() for name in names}
-    for name, dag_id in session.execute(query):
-        found[name].add(dag_id)
+    rows = session.execute(query).all()
+    said = pipelines_of(session, {dag_id for _, dag_id in rows})
+    for name, dag_id in rows:
+        if name in said.get(dag_id, {name}):
+            found[name].add(dag_id)
     return found
 
 

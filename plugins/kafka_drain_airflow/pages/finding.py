@@ -5,14 +5,16 @@ What DAGs and tasks are called doesn't matter, except for DAGs that were parsed 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.dag import DagTag
 from airflow.models.serialized_dag import SerializedDagModel
+from airflow.models.taskinstance import TaskInstance
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
-from sqlalchemy import String, and_, cast, func, or_, select
+from sqlalchemy import String, and_, cast, exists, func, or_, select
 
 from kafka_drain_airflow.dag_tags import TAG
 from kafka_drain_airflow.observability.archive_events import (
@@ -43,12 +45,17 @@ __all__ = [
     "chosen",
     "dag_of",
     "pages_of",
+    "pipelines_of",
     "was_validated",
 ]
 
 #: In DAGs of release 0.1, whose assets don't say whose they are: prefix of a DAG's id by the prefix
 #: of the id of its task that validates. A pipeline's own DAG comes before a group's.
 NAMES = {"drain_group_": "validate_", "drain_": "validate"}
+#: The operator of validations.
+VALIDATOR = "ValidateManifestOperator"
+#: A pipeline among a serialized task's fields, as text: its name comes first.
+_NAMED = re.compile(r"([\w.-]+): ")
 #: Before the pipeline's name, in the page id of a DAG's second archive, and of its others. No DAG
 #: id has it, and so whoever may only read some DAGs may not read these pages.
 SECOND = "~"
@@ -124,25 +131,34 @@ def chosen(pages: dict[str, Validation], dag_ids: Collection[str]) -> dict[str, 
 
 def _by_outlets(session: Any) -> list[Validation]:
     """Return the validations whose archive is an outlet of theirs."""
+    task = TaskOutletAssetReference
+    is_validation = exists().where(
+        TaskInstance.dag_id == task.dag_id,
+        TaskInstance.task_id == task.task_id,
+        TaskInstance.operator == VALIDATOR,
+    )
+    is_archive = cast(AssetModel.extra, String).contains(PIPELINE)
     tag = and_(DagTag.dag_id == TaskOutletAssetReference.dag_id, DagTag.name == TAG)
     rows = session.execute(
         select(TaskOutletAssetReference.dag_id, TaskOutletAssetReference.task_id)
         .add_columns(AssetModel.uri, AssetModel.extra)
         .join(AssetModel, AssetModel.id == OUTLET_ASSET)
         .join(DagTag, tag, isouter=True)
-        .where(or_(DagTag.name.is_not(None), cast(AssetModel.extra, String).contains(PIPELINE)))
+        .where(or_(DagTag.name.is_not(None), is_archive, is_validation))
     ).all()
-    told = [_validation(*row) for row in rows]
-    found = [validation for validation in told if validation]
-    known = {(validation.dag_id, validation.task_id) for validation in found}
-    # Outlets that users add to a validation aren't archives.
-    others = [row for row in rows if tuple(row[:2]) not in known]
+    found = [validation for row in rows if (validation := _validation(*row))]
+    others = _unknown(rows, found)
     declared = _declared(session, {row[0] for row in others})
     for dag_id, task_id, uri, extra in others:
         told_of = declared.get((dag_id, task_id, uri), extra)
-        one = _validation(dag_id, task_id, uri, told_of) or _by_names(dag_id, task_id, uri, extra)
-        found += [one] if one else []
-    return found
+        found += filter(None, [_validation(dag_id, task_id, uri, told_of)])
+    return [*found, *filter(None, (_by_names(*row) for row in _unknown(others, found)))]
+
+
+def _unknown(rows: Sequence[Any], found: Sequence[Validation]) -> list[Any]:
+    """Return the outlets of other tasks: those that users add to a validation aren't archives."""
+    known = {(validation.dag_id, validation.task_id) for validation in found}
+    return [row for row in rows if tuple(row[:2]) not in known]
 
 
 def _by_events(session: Any) -> list[Validation]:
@@ -177,8 +193,28 @@ def _declared(session: Any, dag_ids: Collection[str]) -> dict[tuple[Any, Any, An
     Of an asset, Airflow keeps the extra that it parsed last: a bare `Asset` as the schedule of
     another file's DAG takes the archive's away.
     """
+    return {
+        (dag_id, task.get("task_id"), outlet.get("uri")): _plain(outlet.get("extra"))
+        for dag_id, task in _serialized_tasks(session, dag_ids)
+        for outlet in map(_plain, task.get("outlets") or ())
+    }
+
+
+def pipelines_of(session: Any, dag_ids: Collection[str]) -> dict[str, set[str]]:
+    """Return the names of the pipelines that tasks of some DAGs have, by DAG, where they say it."""
+    found: dict[str, set[str]] = {}
+    for dag_id, task in _serialized_tasks(session, dag_ids):
+        if said := _NAMED.match(str(task.get("pipeline", ""))):
+            found.setdefault(dag_id, set()).add(said[1])
+    return found
+
+
+def _serialized_tasks(
+    session: Any, dag_ids: Collection[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the tasks of some DAGs as they were serialized last, with the DAG's id."""
     if not dag_ids:
-        return {}
+        return
     age = func.row_number().over(
         partition_by=SerializedDagModel.dag_id, order_by=SerializedDagModel.last_updated.desc()
     )
@@ -192,12 +228,9 @@ def _declared(session: Any, dag_ids: Collection[str]) -> dict[tuple[Any, Any, An
         SerializedDagModel.dag_hash == aged.c.dag_hash,
         aged.c.age == 1,
     )
-    return {
-        (dag.dag_id, task.get("task_id"), outlet.get("uri")): _plain(outlet.get("extra"))
-        for dag in session.scalars(select(SerializedDagModel).join(aged, newest))
-        for task in map(_plain, _plain((dag.data or {}).get("dag")).get("tasks") or ())
-        for outlet in map(_plain, task.get("outlets") or ())
-    }
+    for dag in session.scalars(select(SerializedDagModel).join(aged, newest)):
+        for task in _plain((dag.data or {}).get("dag")).get("tasks") or ():
+            yield dag.dag_id, _plain(task)
 
 
 def _plain(serialized: Any) -> dict[str, Any]:

@@ -209,13 +209,22 @@ def test_archives_of(tmp_path: Path) -> None:
     from airflow.models.base import Base
     from airflow.models.dag import DagTag
     from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.trigger import Trigger
     from sqlalchemy import create_engine
     from sqlalchemy.orm import Session
 
     from kafka_drain_airflow.pages.database import archives_of
 
     engine = create_engine(f"sqlite:///{tmp_path}/airflow.db")
-    models = (AssetModel, TaskOutletAssetReference, DagTag, SerializedDagModel)
+    models: tuple[Any, ...] = (
+        TaskInstance,
+        Trigger,
+        AssetModel,
+        TaskOutletAssetReference,
+        DagTag,
+        SerializedDagModel,
+    )
     tables = [model.__table__ for model in models]
     Base.metadata.create_all(engine, tables=tables)
     with Session(engine) as session:

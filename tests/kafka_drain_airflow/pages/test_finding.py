@@ -12,12 +12,15 @@ import pytest
 from airflow.models.base import Base
 from airflow.models.dag import DagTag
 from airflow.models.serialized_dag import SerializedDagModel
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.trigger import Trigger
+from airflow.providers.common.compat.sdk import DAG, Asset
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain_airflow import create_dags
+from kafka_drain_airflow import ValidateManifestOperator, create_dags, create_group_dags
 from kafka_drain_airflow.observability.archive_events import archive_asset
 from kafka_drain_airflow.pages import database
 from kafka_drain_airflow.pages.answers import archive_at
@@ -31,7 +34,7 @@ from kafka_drain_airflow.pages.finding import (
 )
 from kafka_drain_airflow.pages.rights import Rights
 
-MODELS: tuple[Any, ...] = (DagTag, SerializedDagModel)
+MODELS: tuple[Any, ...] = (DagTag, SerializedDagModel, TaskInstance, Trigger)
 if AIRFLOW_V_3_0_PLUS:
     from airflow.models.asset import AssetEvent, AssetModel, TaskOutletAssetReference
 
@@ -79,6 +82,15 @@ def tag(session: Session, dag_id: str, *names: str) -> None:
     """Tag a DAG."""
     session.add_all(DagTag(dag_id=dag_id, name=name) for name in names)
     session.flush()
+
+
+def serialize(session: Session, *dags: Any) -> None:
+    """Add DAGs as Airflow has parsed them."""
+    for dag in dags:
+        row = {"id": uuid4(), "dag_id": dag.dag_id, "dag_hash": "", "dag_version_id": uuid4()}
+        row |= dict.fromkeys(("created_at", "last_updated"), datetime.now(timezone.utc))
+        row["data"] = DagSerialization.to_dict(dag)
+        session.execute(insert(SerializedDagModel.__table__).values(row))
 
 
 def test_archive_of_own_dag(session: Session) -> None:
@@ -154,11 +166,7 @@ def test_archive_of_older_dags(session: Session) -> None:
 def test_archive_of_bare_asset(session: Session) -> None:
     """A bare asset in another DAG file takes the extra away: the validation's own DAG has it."""
     orders = Pipeline(name="orders", topics=["o"], archive="s3://b/orders", archive_conn_id="aws")
-    for dag in create_dags(orders, dag_id="team.{kind}.{name}").values():
-        row = {"id": uuid4(), "dag_id": dag.dag_id, "dag_hash": "", "dag_version_id": uuid4()}
-        row |= dict.fromkeys(("created_at", "last_updated"), datetime.now(timezone.utc))
-        row["data"] = DagSerialization.to_dict(dag)
-        session.execute(insert(SerializedDagModel.__table__).values(row))
+    serialize(session, *create_dags(orders, dag_id="team.{kind}.{name}").values())
     add(session, "s3://b/orders", "", ("team.drain.orders", "validate"), ("other", "validate"))
     for dag_id in ("team.drain.orders", "other"):
         tag(session, dag_id, "kafka-drain")
@@ -168,6 +176,26 @@ def test_archive_of_bare_asset(session: Session) -> None:
     }
     [found] = pages_of(session).values()
     assert (found.name, found.kafka_conn_id) == ("orders", "kafka_default")
+
+
+def test_archive_of_bare_asset_untagged(session: Session) -> None:
+    """So has a user's own DAG, without tags, once its validation has run."""
+    orders = Pipeline(name="orders", topics=["o"], archive="s3://b/orders", archive_conn_id="aws")
+    with DAG("elt", schedule=None) as dag:
+        asset = archive_asset(orders)
+        ValidateManifestOperator(task_id="proof", pipeline=orders, outlets=[asset, Asset("mart")])
+    serialize(session, dag)
+    add(session, "s3://b/orders", "", ("elt", "proof"), ("copy", "write"))
+    add(session, "mart", "", ("elt", "proof"))
+    task = {"dag_id": "elt", "run_id": "r", "task_id": "proof", "map_index": -1}
+    task |= {"id": uuid4(), "pool": "p", "pool_slots": 1, "try_number": 1}
+    task["operator"] = "ValidateManifestOperator"
+    session.execute(insert(TaskInstance.__table__).values(task))
+
+    [found] = pages_of(session).values()
+
+    assert (found.dag_id, found.name, found.archive) == ("elt", "orders", "s3://b/orders")
+    assert (found.conn_id, found.kafka_conn_id) == ("aws", "kafka_default")
 
 
 def test_archive_connections(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +224,17 @@ def test_outlet_beside_archive(session: Session) -> None:
     assert archives_of(session, ["drain_a"]) == {"drain_a": Place("/a")}
 
 
+def test_outlet_beside_bare_asset(session: Session) -> None:
+    """Nor is it if a bare asset has taken the archive's extra away."""
+    pipeline = Pipeline(name="a", topics=["a"], archive="/a")
+    serialize(session, *create_dags(pipeline).values())
+    add(session, "file:///a", "", ("drain_a", "validate"))
+    add(session, "file:///mart", "", ("drain_a", "validate"))
+    tag(session, "drain_a", "kafka-drain")
+
+    assert archives_of(session, ["drain_a"]) == {"drain_a": Place("/a")}
+
+
 def test_dags_of_factory(session: Session) -> None:
     """The DAGs of a pipeline are known by their tags, however their ids are made."""
     tag(session, "team.drain.a", "kafka-drain", "a")
@@ -214,6 +253,25 @@ def test_dags_of_factory_by_kind(session: Session) -> None:
     found = dags_of(session, ["a", "b", "republish"], "republish")
 
     assert found == {"a": {"one"}, "b": set(), "republish": {"one"}}
+
+
+def test_dags_of_factory_tagged_as_another(session: Session) -> None:
+    """A user's tag, or a group, that is named like a pipeline makes a DAG none of that pipeline."""
+    orders, bills = (
+        Pipeline(name=name, topics=["t"], archive=f"/{name}") for name in ("orders", "bills")
+    )
+    dags = [*create_dags(orders).values(), *create_dags(bills, tags=["orders"]).values()]
+    dags += create_group_dags("orders", [bills], dag_id="of_group.{kind}.{name}").values()
+    serialize(session, *dags)
+    for dag in dags:
+        tag(session, dag.dag_id, *dag.tags)
+
+    every, sending = (dags_of(session, ["orders"], kind) for kind in ("", "republish"))
+
+    assert sending == {"orders": {"republish_orders"}}
+    assert every["orders"] == {
+        *("drain_orders", "republish_orders", "reprocess_orders", "maintain_orders"),
+    }
 
 
 @pytest.mark.parametrize(
