@@ -446,12 +446,12 @@ def write_report(
     Raises:
         ArchiveError: When the folder can't be written.
     """
-    name = run or f"validate_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
-    # Airflow's run ids contain colons and plus signs.
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
-    if len(name) > _LONGEST:
-        # A file's name has 255 bytes at most, and while it is written, it has a suffix.
-        name = f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    run = run or f"validate_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", run)
+    # Airflow's own run ids contain colons and plus signs. Of others, two may look the same now; and
+    # a file's name has 255 bytes at most, and while it is written, it has a suffix.
+    if len(name) > _LONGEST or re.search(r"[^A-Za-z0-9_.:+-]", run):
+        name = f"{name[:_LONGEST]}-{hashlib.sha256(run.encode()).hexdigest()[:12]}"
     path = archive.root / "reports" / f"{name}.json"
     document = report.to_dict()
     ReportDocument.model_validate(document).write(path)

@@ -188,15 +188,27 @@ def test_raise_findings(report: Report) -> None:
     assert (report.complete, report.summary()["verdict"]) == (False, "findings")
 
 
+def test_write_report_run_of_its_own(made: MadeArchive, report: Report) -> None:
+    """No run writes over another one's report, also if only characters differ that no file has."""
+    ends = ("東京", "大阪", "a b", "a/b", "a_b", "a b" * 60, "a/b" * 60)
+
+    paths = {write_report(made.archive, report, f"manual__{end}") for end in ends}
+
+    assert len(paths) == len(ends)
+    assert write_report(made.archive, report, "manual__東京") in paths
+
+
 def test_write_report_names(made: MadeArchive, report: Report) -> None:
     """A run's name is no path; without a name, the report is named by the time."""
     folder = Path(str(made.root)) / "reports"
 
-    path = write_report(made.archive, report, "scheduled__2026-01-01T00:00:00+00:00/../x y")
+    path = write_report(made.archive, report, "scheduled__2026-01-01T00:00:00+00:00")
 
-    assert path == str(folder / "scheduled__2026-01-01T00_00_00_00_00_.._x_y.json")
+    assert path == str(folder / "scheduled__2026-01-01T00_00_00_00_00.json")
     assert json.loads(Path(path).read_text()) == report.to_dict()
     assert "made" in Path(path).with_suffix(".html").read_text()
+    other = Path(write_report(made.archive, report, "../x y"))
+    assert (other.parent, other.name) == (folder, ".._x_y-46c740c677b0.json")
     before = datetime.now(timezone.utc).replace(microsecond=0)
     name = Path(write_report(made.archive, report)).name
     at = datetime.strptime(name, "validate_%Y%m%dT%H%M%SZ.json").replace(tzinfo=timezone.utc)
