@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.spark.connect import ConnectAddress
+from kafka_drain.spark.connect_reaching import look_at_server
 from tests.airflow_worker import Drained, Worker, airflow_worker
 from tests.faults.injection import wait_for
 from tests.spark_connect import RECORDS, Server, assert_exact, remove_lease
@@ -27,6 +29,8 @@ pytestmark = [
 
 #: 50 batches: in mid-query for longer than a task takes to start.
 MAX_OFFSETS = 40
+#: On a machine with other work, 50 batches take longer than a minute.
+PATIENCE = 400.0
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,9 @@ def worker(
     connection = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
     variables = {"AIRFLOW_CONN_WARM": json.dumps(connection), "JAVA_HOME": "/nowhere"}
     folder = tmp_path_factory.mktemp("airflow")
-    with airflow_worker(folder, bootstrap_servers, **variables) as running:
+    # A server's first session takes seconds, and a task fails if it waits for more than five.
+    assert look_at_server(ConnectAddress.parse(server.master), seconds=PATIENCE) is None
+    with airflow_worker(folder, bootstrap_servers, patience=PATIENCE, **variables) as running:
         yield running
 
 
