@@ -1,9 +1,11 @@
 """Asset events: the sealed segments that a run publishes, its events and its summary.
 
-Each segment is published at least once. The notes are in the archive's folder `told`:
-`generations.json` says which receipts of generations were published, `windows/<key>.json` that a
-window was. A run that is retried or cleared publishes the same segments again, also if other runs
-have published theirs since; of generations, if it is among the last `RUNS` that published any.
+Each segment is published at least once, if a run that ended between its note and its success is
+retried or cleared: whether its event was sent is known to Airflow alone. The notes are in the
+archive's folder `told`: `generations.json` says which receipts of generations were published,
+`windows/<key>.json` that a window was. A run that is retried or cleared publishes the same segments
+again, also if other runs have published theirs since; of generations, if it is among the last
+`RUNS` that published any.
 """
 
 from __future__ import annotations
