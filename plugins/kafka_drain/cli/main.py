@@ -261,8 +261,8 @@ class _Version(argparse.Action):
 #: without the function that masks its records sends them as they are.
 _NAMES = frozenset(
     {
-        *("ARCHIVE", "FILE", "FOLDER", "HOST:PORT", "KEY", "MODULE:FUNCTION", "NAME", "OLD", "RUN"),
-        *("STEP", "TIME", "URL"),
+        *("ARCHIVE", "FILE", "FOLDER", "HOST", "HOST:PORT", "KEY", "MASTER", "MODULE:FUNCTION"),
+        *("NAME", "OLD", "RUN", "STEP", "TIME", "URL"),
     }
 )
 
@@ -282,8 +282,14 @@ class _Once(argparse.Action):
     ) -> None:
         """Store the value."""
         placeholder = self.metavar or self.dest.upper()
-        if option_string is not None and values == "" and placeholder in _NAMES:
-            parser.error(f"{option_string} is empty; give {placeholder}, or leave the option out")
+        if values == "" and placeholder in _NAMES:
+            if option_string is not None:
+                parser.error(
+                    f"{option_string} is empty; give {placeholder}, or leave the option out"
+                )
+            # Archives say more of an empty path themselves.
+            if self.dest != "archive":
+                parser.error(f"{self.dest} is empty; give the name of a {self.dest}")
         given = namespace.__dict__.setdefault(_GIVEN, {})
         before = given.setdefault(self.dest, values)
         # Not a number (nan) is unequal to itself.

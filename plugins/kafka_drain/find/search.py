@@ -20,7 +20,7 @@ from kafka_drain.data_files.reader import bytes_to_read, read_offsets, read_reco
 from kafka_drain.data_files.records import RowBounds, path_of
 from kafka_drain.data_files.rows import rows_of
 from kafka_drain.data_files.scalars import binaries, text
-from kafka_drain.errors import ConfigError, DataFileError
+from kafka_drain.errors import ArchiveError, ConfigError, DataFileError
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import FileContent, FilePart, Position, parts_of, steps_of, why_scan
 from kafka_drain.intervals import time_text
@@ -162,7 +162,7 @@ class Search:
         """Yield the records that match, by topic, partition and offset.
 
         Raises:
-            ArchiveError: When the folder isn't an archive.
+            ArchiveError: When the folder isn't an archive, or has never had one of the topics.
             ConfigError: When too many files would have to be read, and the search may not.
             DataFileError: When a file can't be read, or is gone since.
             MachineError: When a library is missing that decodes values which decide.
@@ -174,6 +174,12 @@ class Search:
         names = Counter(name for name, _ in incarnations)
         self.recreated = frozenset(name for name, seen in names.items() if seen > 1)
         chosen = self.criteria.selection
+        known = {*names, *snapshot.document.topics}
+        if unknown := sorted({*chosen.topics} - known):
+            raise ArchiveError(
+                f"{self.archive.root} has no topic {', '.join(map(repr, unknown))}; it has "
+                f"{', '.join(sorted(known)) or 'none'}; correct the topics"
+            )
         listed = archive_files(snapshot, chosen.times, chosen.asked_offsets)
         contents = [(file, self._contents(file)) for file in listed]
         parts = parts_of(contents, incarnations, self.criteria, self.after)

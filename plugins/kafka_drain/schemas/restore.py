@@ -211,6 +211,7 @@ class SchemaRestore:
     def _versions(self) -> tuple[RegistryDocument, Mapping[Place, RegisteredRow]]:
         document = read_document(self.archive.root)
         if not document.subjects:
+            self.archive.require()
             raise ArchiveError(
                 f"{self.archive.root} keeps no schemas; run `kafka-drain capture-schemas "
                 f"{quoted(self.archive.root)}` while their registry still responds"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from kafka_drain.child_process import EndsWithParent
+from kafka_drain.config.checks import refuse
 from kafka_drain.config.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, add_java_options
 from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.output import say
@@ -167,8 +168,11 @@ def require_free(options: ServerOptions) -> None:
     """Require that nothing listens on a server's port yet.
 
     Raises:
-        ConfigError: When something does, or the address isn't this machine's.
+        ConfigError: When something does, or the address isn't this machine's, or there is no such
+            port.
     """
+    if not 0 < options.port < 65_536:
+        raise refuse("port", options.port, "1 to 65535")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

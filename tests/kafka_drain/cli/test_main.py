@@ -393,6 +393,10 @@ def test_main_option_twice(
         ["republish", "/archive", "--schema-map=", "--apply"],
         ["republish", "/archive", "--run-name", ""],
         ["erase", "/archive", "--keys", ""],
+        ["drain", "/archive", "--master", ""],
+        # Any machine that reaches this one could run code.
+        ["spark-server", "--host", ""],
+        ["evidence-key", ""],
     ],
 )
 def test_main_option_empty(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:

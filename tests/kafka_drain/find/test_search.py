@@ -18,7 +18,7 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.records import SCHEMA, RowBounds
-from kafka_drain.errors import ConfigError, DataFileError, ManifestInvalidError
+from kafka_drain.errors import ArchiveError, ConfigError, DataFileError, ManifestInvalidError
 from kafka_drain.find import plan, search
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import Position, parts_of
@@ -42,6 +42,17 @@ def expected(wanted: Callable[[dict[str, Any]], bool], end: int = 60) -> list[tu
     rows = golden_rows() + [row(tp, offset) for tp in (P0, P1) for offset in range(END, end)]
     chosen = [(each["partition"], each["offset"]) for each in rows if wanted(each)]
     return sorted(chosen)
+
+
+def test_search_unknown_topic(tmp_path: Path) -> None:
+    """A misspelt topic, or an empty one, isn't one without such records."""
+    archive = sealed_copy(tmp_path / "archive")
+    archive.update_topics(archive.snapshot().document, {"quiet": "id-of-quiet"})
+
+    assert found(archive, topics=["quiet"]) == []
+    for topics, says in ((["flihgts", "flights"], "'flihgts'"), ([""], "''")):
+        with pytest.raises(ArchiveError, match=f"no topic {says}; it has flights, quiet; correct"):
+            found(archive, topics=topics)
 
 
 def has_key(key: bytes, row: dict[str, Any]) -> bool:
@@ -81,7 +92,6 @@ def test_search_formats(tmp_path: Path, file_format: str, monkeypatch: pytest.Mo
     assert found(archive, topics=["flights"], partitions=["1"], offset="40-45") == [
         (1, offset) for offset in range(40, 45)
     ]
-    assert found(archive, topics=["other"]) == []
 
 
 def test_search_pages(tmp_path: Path) -> None:

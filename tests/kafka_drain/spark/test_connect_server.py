@@ -93,6 +93,9 @@ def test_require_free() -> None:
         with pytest.raises(ConfigError, match=f"127.0.0.1:{port} can't be used: Address already"):
             require_free(ServerOptions(port=port))
     require_free(ServerOptions(port=port))
+    for none in (-1, 0, 65_536):
+        with pytest.raises(ConfigError, match=f"port = {none} is not acceptable; .* 1 to 65535"):
+            require_free(ServerOptions(port=none))
 
 
 def test_accepts() -> None:

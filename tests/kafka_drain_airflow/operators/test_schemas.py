@@ -86,7 +86,7 @@ def test_restore_schemas_operator_connection(
         ({"target_registry_conn_id": "nowhere"}, {}, "there is no Airflow connection 'nowhere'"),
         ({}, {"ids": "some"}, "ids = 'some': Input should be 'new' or 'keep'"),
         ({}, {"schema_map": "../map"}, "can't be named"),
-        ({"archive": "/nowhere"}, {}, "/nowhere keeps no schemas"),
+        ({"archive": "/nowhere"}, {}, "/nowhere doesn.t exist"),
     ],
 )
 def test_restore_schemas_operator_wrong(

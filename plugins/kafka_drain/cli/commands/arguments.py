@@ -291,6 +291,8 @@ def signer_from(options: argparse.Namespace) -> Signer | None:
         ConfigError: When there is a witness without a key, or a key that isn't acceptable.
     """
     witness = getattr(options, "witness", None)
+    if witness is None and getattr(options, "former_key", None):
+        raise ConfigError("--former-key needs --witness: its key signed lines of the witness")
     if options.evidence_key is None:
         if witness is not None:
             raise ConfigError("--witness needs --evidence-key: each of its lines is signed")

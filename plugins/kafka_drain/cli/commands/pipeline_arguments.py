@@ -65,6 +65,9 @@ def pipeline_from(options: argparse.Namespace) -> Pipeline:
     sources = {"topics", "topic_pattern", "assign"}
     if given.keys() & sources:
         keys = {name: value for name, value in keys.items() if name not in sources}
+    elif options.name != "drain" and not keys.keys() & sources:
+        # Nobody has forgotten the topics: the path is another one.
+        archive.require()
     return Pipeline(**(keys | given))
 
 

@@ -14,6 +14,7 @@ from kafka_drain.cli.commands.arguments import (
     connection_settings,
     json_file,
     names_kafka,
+    signer_from,
     target_from,
 )
 from kafka_drain.cli.commands.translate_group import _source_cluster
@@ -297,3 +298,11 @@ def test_names_kafka_by_environment(variable: str | None, monkeypatch: pytest.Mo
     named = names_kafka(argparse.Namespace(kafka_config=None, bootstrap_servers=None))
 
     assert named is (variable is not None)
+
+
+def test_signer_from_former_key(tmp_path: Path) -> None:
+    """A former key without a witness would be of no use: nothing is validated without it."""
+    given = {"evidence_key": None, "witness": None, "former_key": ["old.pem"]}
+
+    with pytest.raises(ConfigError, match="--former-key needs --witness"):
+        signer_from(argparse.Namespace(**given))

@@ -14,7 +14,7 @@ from kafka_drain.cli.commands import pipeline_arguments
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.main import COMMANDS, parser
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.immutability import Immutability
 from tests.kafka_drain.made_archive import MadeArchive
 
@@ -91,6 +91,21 @@ def test_pipeline_from_folder(folder: str, name: str, tmp_path: Path) -> None:
     given = {"archive": str(tmp_path / folder), "name": "drain", "pipeline": None, **TOPIC}
 
     assert pipeline_from(argparse.Namespace(**given)).name == name
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [("nowhere", "doesn't exist"), ("file", "isn't a folder"), ("", "without archive.json")],
+)
+def test_pipeline_from_no_archive(path: str, says: str, tmp_path: Path) -> None:
+    """Another path than the archive's isn't taken for a pipeline without topics, but by a drain."""
+    (tmp_path / "file").touch()
+    given = {"archive": str(tmp_path / path), "pipeline": None}
+
+    with pytest.raises(ArchiveError, match=rf"{says}.*check"):
+        pipeline_from(argparse.Namespace(name="backfill", **given))
+    with pytest.raises(ConfigError, match="give exactly one of topics"):
+        pipeline_from(argparse.Namespace(name="drain", **given))
 
 
 def test_pipeline_from_source_option(tmp_path: Path) -> None:
