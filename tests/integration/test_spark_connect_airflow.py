@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,9 @@ def test_task_marked_failed(worker: Worker, drained: Drained, cluster: Any) -> N
     marked.end()
     wait_for(lambda: not clients(worker), "the end of its client")
     assert drained.batches < RECORDS // MAX_OFFSETS
+    # Airflow kills a task that takes more than five seconds to end, as on a busy machine.
+    with suppress(FileNotFoundError):
+        remove_lease(drained.archive)
     retry = drained.start()
     result = retry.result()
     # A query that still ran would have been followed.
