@@ -117,7 +117,6 @@ WANTED: list[tuple[dict[str, Any], Callable[[Row], bool]]] = [
         {"offset": "2-50", "from_time": at(8), "headers": ["paint=red"], "jsonpath": "$.in"},
         lambda row: 8 <= row.offset < 50 and row.batch % 3 != 0,
     ),
-    ({"topics": ["other"]}, lambda row: False),
     ({"partitions": ["1"]}, lambda row: False),
 ]
 
