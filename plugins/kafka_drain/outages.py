@@ -167,7 +167,7 @@ def slow_requests() -> Look:
         loop = asyn.loop[0] if asyn is not None else None
         tasks = asyn.asyncio.all_tasks(loop) if asyn is not None and loop is not None else ()
         # Each request that a thread waits for, with its retries.
-        asked = [task for task in tasks if task.get_coro().__name__ == "_runner"]
+        asked = [t for t in tasks if getattr(t.get_coro(), "__name__", "") == "_runner"]
         begun = {task: begun.get(task, now) for task in asked}
         took = now - min([*begun.values(), *STORE_REQUESTS.values()], default=now)
         if took < SLOW_SECONDS:
