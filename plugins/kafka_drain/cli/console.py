@@ -195,8 +195,8 @@ def print_fields(document: Mapping[str, Any]) -> Callable[[Console], None]:
             _show_fields(console, document)
             return
         for name, value in document.items():
-            written = f"{value:,}" if isinstance(value, int) else value
-            print_lines(console, [f"{name.replace('_', ' '):<24}{written}"])
+            written = _written(value) if isinstance(value, (bool, int)) else value
+            print_lines(console, [f"{name.replace('_', ' '):<23} {written}"])
 
     return show
 

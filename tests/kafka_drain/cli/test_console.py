@@ -168,6 +168,21 @@ def test_answer_in_pipe() -> None:
     ]
 
 
+def test_answer_in_pipe_long_name() -> None:
+    """A long name is apart from its value, and a truth is a word, as at a terminal."""
+    program = """
+from kafka_drain.cli import console
+import argparse
+shown = console.print_fields({"deleted_files_dated_later": 0, "rolled": True})
+console.answer(argparse.Namespace(json=False), {}, shown)
+"""
+
+    assert run_program(program).splitlines() == [
+        "deleted files dated later 0",
+        "rolled                  yes",
+    ]
+
+
 TABLE = """
 from kafka_drain.cli import console
 console.say_table(
