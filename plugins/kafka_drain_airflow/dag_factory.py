@@ -341,7 +341,7 @@ Each record is delivered exactly once, even after failures: a retry or a cleared
 the progress committed to Kafka, and a run that already has a receipt sends nothing. This guarantee
 holds for consumers with `isolation.level=read_committed`.
 
-Backfill runs (`airflow dags backfill`) send the records whose timestamps lie in their data
+Backfill runs (`airflow dags backfill`) take the records whose timestamps lie in their data
 interval.
 """,
     ) as dag:
