@@ -139,15 +139,13 @@ def latest_report(archive: Archive) -> dict[str, object]:
 def show_files(archive: Archive) -> None:
     """Print where the files are and how to open them."""
     root = _shown(Path(str(archive.root)))
-    data = f"{root}/generations/0001/data"
+    flights = f"archive_dataset('{root}').to_table().to_pandas()"
     console.print(
         f"""
 The archive is the folder {root}: Parquet files, Spark's manifest and checkpoint, and reports.
-Open the files with any tool that reads Parquet:
 
-  .venv/bin/python -c "import pandas; print(pandas.read_parquet('{data}'))"
-  duckdb -c "select key::varchar as carrier, count(*) from '{data}/*/*.parquet' group by 1"
-
+Read it:             .venv/bin/python -c "from kafka_drain.reading import *; print({flights})"
+List its files:      .venv/bin/kafka-drain files {root}
 Inspect it:          .venv/bin/kafka-drain inspect {root}
 See it in Airflow:   make ui        (stop it with make stop)
 """,
