@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ReprocessDocument
-from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind, replaced_by
 from kafka_drain.archive.frozen_plan import (
     LIFETIME,
     FrozenPlan,
@@ -95,9 +95,10 @@ def plan_approved(
         begun = unfinished_reprocess(archive)
         if begun is not None and _groups(begun) == _groups(seen):
             return plan_reprocess(pipeline, cluster, None), frozen, decision
-        there = {file.path for file in archive_files(archive.snapshot())}
-        if begun is None and there.isdisjoint(_replaced(seen)):
-            # Killed after the last file was removed.
+        done = archive.snapshot().fold.of_kind(WindowKind.REPROCESS)
+        if begun is None and _replaced(seen) <= replaced_by(window.receipt for window in done):
+            # Killed after the last file was removed. What others have replaced since doesn't say
+            # that it was carried out: it may have been abandoned.
             return seen, frozen, PlanDecision.DO_NOTHING
     first, last = (tuple(frozen.asked[name]) for name in ("first", "last"))
     again = plan_reprocess(pipeline, cluster, Cut(batch=first), last=last)

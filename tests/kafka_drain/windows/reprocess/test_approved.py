@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.frozen_plan import FrozenPlan, PlanDecision, PlanState
 from kafka_drain.archive.frozen_plans import carrying_out, state_of
 from kafka_drain.config.pipeline import Pipeline
@@ -164,20 +165,39 @@ def test_plan_approved_done(pipeline: Pipeline) -> None:
     assert again.to_dict() == seen.to_dict()
 
 
-def test_plan_approved_killed_before_its_last_note(pipeline: Pipeline) -> None:
-    """If all that it was to replace is gone, it was carried out: nothing is done again."""
+def stopped(pipeline: Pipeline) -> tuple[ReprocessPlan, FrozenPlan, Archive]:
+    """Start a frozen plan, and fail."""
     seen, plan = frozen_for(pipeline)
     archive = Archive.at(pipeline.archive)
     with pytest.raises(ZeroDivisionError), carrying_out(archive.root, plan, "first"):
         raise ZeroDivisionError
+    return seen, plan, archive
+
+
+def replace_all(archive: Archive, seen: ReprocessPlan, kind: WindowKind) -> None:
+    """Seal windows of a kind in the place of all that a plan replaces."""
     replaced = {path for group in seen.groups.values() for path in group.replaces}
     rows = [row for row in golden_rows() if row["offset"] >= min_offset(seen)]
     for tp in (P0, P1):
         own = [path for path in replaced if f"part-{tp.partition:05d}" in path]
         held = [row for row in rows if row["partition"] == tp.partition]
-        seal_repair(archive, f"repair_20260101T00000{tp.partition}Z", held, own)
+        seal_repair(archive, f"{kind.value}_000{tp.partition}_0001", held, own, kind)
+
+
+def test_plan_approved_killed_before_its_last_note(pipeline: Pipeline) -> None:
+    """If its windows have replaced all that it was to replace, nothing is done again."""
+    seen, plan, archive = stopped(pipeline)
+    replace_all(archive, seen, WindowKind.REPROCESS)
 
     assert approved(pipeline, plan)[1] is PlanDecision.DO_NOTHING
+
+
+def test_plan_approved_replaced_by_others(pipeline: Pipeline) -> None:
+    """If others have replaced its files since it was stopped, it is refused."""
+    seen, plan, archive = stopped(pipeline)
+    replace_all(archive, seen, WindowKind.REPAIR)
+
+    assert "files were replaced or removed" in refused(pipeline, plan)
 
 
 def min_offset(plan: ReprocessPlan) -> int:
