@@ -99,6 +99,9 @@ CASES: dict[str, tuple[Outline, str, str]] = {
     "target gone": (
         replace(SEEN, targets=tuple(OTHER_TARGETS)), "gets no records any more", "gets no records",
     ),
+    "compacted since": (
+        target(is_compacted=True), "began to be compacted", "began to be compacted",
+    ),
     "grown": (target(start=GROWN), f"grew by {5 * len(GROWN):,}", ""),
     "other schema ids": (replace(SEEN, schema_ids={"map": "other"}), "schema ids", "schema ids"),
 }  # fmt: skip
@@ -121,8 +124,11 @@ def test_changes_created_by_first_try() -> None:
     planned = replace(SEEN, targets=(replace(TARGET, id="", start=(0,) * TARGET.partitions),))
     created = replace(planned, targets=(replace(planned.targets[0], id="new"),))
     used = replace(created, targets=(replace(created.targets[0], start=(1,) * TARGET.partitions),))
+    compacted = replace(created, targets=(replace(created.targets[0], is_compacted=True),))
 
     assert changes(planned, created, may_grow=False) == []
+    # Like its source.
+    assert changes(planned, compacted, may_grow=False) == []
     assert changes(planned, used, may_grow=False) != []
 
 
