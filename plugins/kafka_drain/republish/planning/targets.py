@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from upath import UPath
 
-from kafka_drain.archive.topic_settings import read_topic_settings
+from kafka_drain.archive.topic_settings import noted_compaction, read_topic_settings
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.errors import ConfigError, KafkaDrainError, TopicError
 from kafka_drain.intervals import time_text
@@ -32,6 +32,7 @@ from kafka_drain.republish.planning.shards import ShardFile
 _NAME, LONGEST_NAME = re.compile(r"[a-zA-Z0-9._-]+"), 249
 
 _LIMIT, _CODEC, _TYPE = "max.message.bytes", "compression.type", "message.timestamp.type"
+_BYTES = "retention.bytes"
 #: A batch must fit into a segment, too; Kafka answers a larger one so that clients try again.
 _SEGMENT = "segment.bytes"
 
@@ -167,7 +168,25 @@ def plan_targets(
             _check_timestamps(asked, config, need, now)
         _check_sizes(asked, config, larger)
         targets.append(_target(cluster, topic, config))
+        notes += _losses(root, asked, config, need)
     return PlannedTargets(tuple(targets), notes, new)
+
+
+def _losses(root: UPath, topic: _Asked, config: Mapping[str, str], need: Need) -> list[str]:
+    """Return a warning for each setting by which a topic won't keep all that is sent to it."""
+    notes, policy = list[str](), config.get("cleanup.policy", "delete")
+    was = noted_compaction(root).was
+    if "compact" in policy and not all(was.get(source) for source in need.sources):
+        notes.append(
+            f"WARNING topic {topic.name} is compacted (cleanup.policy={policy}), and its source "
+            "wasn't, as far as the archive knows: of each key, Kafka will keep the newest record"
+        )
+    if "delete" in policy and int(size := config.get(_BYTES, KEEPING[_BYTES])) >= 0:
+        notes.append(
+            f"WARNING topic {topic.name} has {_BYTES}={size}: Kafka deletes the oldest records of "
+            f"a larger partition, also of those that are sent; {topic.how(_BYTES)}"
+        )
+    return notes
 
 
 def _by_hand(name: str, seen: str) -> TopicError:
@@ -279,6 +298,9 @@ def _for_restored(
     deletes = "delete" in config.get("cleanup.policy", "delete")
     if age is not None and deletes and 0 <= retention < age:
         wider["retention.ms"] = KEEPING["retention.ms"]
+    # Nobody knows how large the records are in Kafka.
+    if deletes and int(config.get(_BYTES, inherited.get(f"log.{_BYTES}", KEEPING[_BYTES]))) >= 0:
+        wider[_BYTES] = KEEPING[_BYTES]
     kind = config.get(_TYPE, inherited.get(f"log.{_TYPE}", KEEPING[_TYPE]))
     if kind != KEEPING[_TYPE]:
         wider[_TYPE] = KEEPING[_TYPE]
@@ -346,6 +368,15 @@ class _Asked:
     name: str
     servers: str
 
+    def how(self, setting: str, enough: str | None = None) -> str:
+        """Return how a setting gets the value that suffices; None for that of any restore."""
+        return HOW.format(
+            servers=self.servers,
+            topic=self.name,
+            setting=setting,
+            value=enough or KEEPING[setting],
+        )
+
 
 def _refuse(
     topic: _Asked, setting: str, value: str, why: str, enough: str | None = None
@@ -356,15 +387,9 @@ def _refuse(
         why: Why not.
         enough: The value that suffices; None for that of any restore.
     """
-    how = HOW.format(
-        servers=topic.servers,
-        topic=topic.name,
-        setting=setting,
-        value=enough or KEEPING[setting],
-    )
     return TopicError(
-        f"topic {topic.name} has {setting}={value}, {why}; {how}, or choose another topic. Nothing "
-        "was sent"
+        f"topic {topic.name} has {setting}={value}, {why}; {topic.how(setting, enough)}, or choose "
+        "another topic. Nothing was sent"
     )
 
 

@@ -66,9 +66,42 @@ def look(
 
 def test_plan_targets_fine(made: MadeArchive) -> None:
     """A target that takes everything is described, with where each partition ends."""
-    cluster = cluster_of(cleanup_policy="delete,compact", retention_ms=str(2 * HOUR))
+    cluster = cluster_of(retention_ms=str(2 * HOUR), retention_bytes="-1")
 
-    assert look(made, cluster) == ((Target("copy", "its id", 2, (3, 4), True),), [])
+    assert look(made, cluster) == ((Target("copy", "its id", 2, (3, 4), False),), [])
+
+
+@pytest.mark.parametrize(
+    ("source", "is_said"),
+    [
+        (None, True),
+        (TopicSettings(2, 1, compacted=False), True),
+        (TopicSettings(2, 1, compacted=True), False),
+    ],
+)
+def test_plan_targets_compacted(
+    source: TopicSettings | None, is_said: bool, made: MadeArchive
+) -> None:
+    """A target that compacts what its source wasn't known to compact keeps less: that is said."""
+    if source is not None:
+        write_topic_settings(made.root, {"t": source})
+
+    [target], notes = look(made, cluster_of(cleanup_policy="delete,compact"))
+
+    assert target.is_compacted
+    said = [note.startswith("WARNING topic copy is compacted") for note in notes]
+    assert said == [True] * is_said
+
+
+def test_plan_targets_limited_by_size(made: MadeArchive) -> None:
+    """A target that deletes by size may do so while records arrive: that is said, with the way."""
+    _, notes = look(made, cluster_of(retention_bytes="5"))
+
+    [note] = notes
+    assert note.startswith("WARNING topic copy has retention.bytes=5")
+    assert "--alter --topic copy --add-config retention.bytes=-1" in note
+    # What compacts alone deletes nothing by size.
+    assert len(look(made, cluster_of(retention_bytes="5", cleanup_policy="compact"))[1]) == 1
 
 
 def test_plan_targets_open_transaction(made: MadeArchive) -> None:
@@ -458,6 +491,14 @@ def test_create_targets_more_partitions(made: MadeArchive) -> None:
     ("config", "expected"),
     [
         ({}, {"retention.ms": "-1"}),
+        (
+            {"retention.ms": "-1", "retention.bytes": "1000"},
+            {"retention.ms": "-1", "retention.bytes": "-1"},
+        ),
+        (
+            {"retention.bytes": "1000", "cleanup.policy": "compact"},
+            {"retention.bytes": "1000", "cleanup.policy": "compact"},
+        ),
         ({"retention.ms": "1000"}, {"retention.ms": "-1"}),
         ({"retention.ms": "-1"}, {"retention.ms": "-1"}),
         (
@@ -528,6 +569,8 @@ def test_create_targets_for_records_ahead(
         ({"log.retention.hours": "168", "log.retention.minutes": "60"}, {"retention.ms": "-1"}),
         ({"log.retention.hours": "1", "log.retention.ms": str(72 * HOUR)}, {}),
         ({"log.retention.hours": "1", "log.retention.ms": "-1"}, {}),
+        ({"log.retention.hours": "-1", "log.retention.bytes": "5"}, {"retention.bytes": "-1"}),
+        ({"log.retention.hours": "-1", "log.retention.bytes": "-1"}, {}),
     ],
     ids=str,
 )
