@@ -125,6 +125,7 @@ _REACH = {
     "master": "local[*]",
     "deploy_mode": "client",
     "pipeline": None,
+    "evidence_key": None,
 }
 
 

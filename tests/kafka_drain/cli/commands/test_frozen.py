@@ -20,6 +20,7 @@ from kafka_drain.cli.commands.frozen import frozen_for, refuse_beside_plan
 from kafka_drain.cli.exit_codes import OK, USAGE
 from kafka_drain.cli.main import main, parser
 from kafka_drain.errors import ConfigError
+from kafka_drain.evidence.keys import SigningKey
 from kafka_drain.republish.approved import freeze_republish, plan_approved
 from kafka_drain.republish.planning.request import RepublishRequest
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -130,10 +131,14 @@ def test_end_beside_plan(
     assert "plan" in error
 
 
+@pytest.mark.parametrize("is_signed", [False, True])
 def test_republish_approved_as_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    is_signed: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The command that is named for a plan can be pasted: it finds the archive, and the plan."""
+    """The command that is named for a plan can be pasted: it finds the archive, plan and key."""
     made = MadeArchive(tmp_path / "Ann's archive", {"t": "id-1"})
     made.seal({P0: dense(0, 10)})
     made.open_generation()
@@ -141,8 +146,13 @@ def test_republish_approved_as_said(
     monkeypatch.setattr(republish, "cluster_from", lambda _: here)
     config = tmp_path / "my kafka.json"
     config.write_text("{}")
-    reach = ["--state", str(tmp_path / "my state"), "--kafka-config", str(config)]
-    asked = [*reach, "--bootstrap-servers", "a:1,b:1", "--target-topic", "copy", "--freeze"]
+    key = tmp_path / "my key.pem"
+    SigningKey.create(key)
+    # An archive that is only read keeps no evidence.
+    state = [] if is_signed else ["--state", str(tmp_path / "my state")]
+    signed = ["--evidence-key", str(key)] if is_signed else []
+    reach = [*state, "--kafka-config", str(config), "--bootstrap-servers", "a:1,b:1", *signed]
+    asked = [*reach, "--target-topic", "copy", "--freeze"]
 
     code, frozen, said = run(capsys, "republish", str(made.root), *asked)
 
@@ -153,7 +163,7 @@ def test_republish_approved_as_said(
     words.remove("--apply")
     code, checked, _ = run(capsys, *words)
     assert (program, code, checked["records"]) == ("kafka-drain", OK, 10)
-    assert words[2:-2] == [*reach, "--bootstrap-servers", "a:1,b:1"]
+    assert words[2:-2] == reach
 
 
 def test_republish_of_a_function_approved_as_said(
