@@ -551,7 +551,8 @@ class Republish:
             self._tell(f"already sent and verified at {receipt['finished_at']}; nothing was sent")
             return {**receipt, "records_sent": 0}
         if not self.plan.shards:
-            self._tell("no records are selected, nothing was sent")
+            level = Level.PLAIN if self.request.follow else Level.WARNING
+            self._tell(Line("no records are selected, nothing was sent", level))
             if not self.leaves_out:
                 # No receipt: records that are drained and sealed later can still be sent.
                 return self.plan.summary() | {"records_sent": 0}

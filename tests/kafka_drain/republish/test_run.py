@@ -37,6 +37,7 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.maintenance.erase import erasure_document
 from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.output import Level, level_of
 from kafka_drain.progress import Progress
 from kafka_drain.republish import run as module
 from kafka_drain.republish.changing.change import Change
@@ -525,14 +526,26 @@ def test_execute_repeated_meanwhile(made: MadeArchive, target: Target) -> None:
     assert target.done.count("send") == 1
 
 
-def test_execute_nothing_selected(made: MadeArchive, target: Target) -> None:
-    """A run that selects nothing leaves no receipt: what is sealed later can still be sent."""
-    asked = request(from_time=NOW + timedelta(days=9999))
+@pytest.mark.parametrize("follow", [False, True])
+def test_execute_nothing_selected(
+    follow: bool, made: MadeArchive, target: Target, said: list[str]
+) -> None:
+    """A run that selects nothing leaves no receipt: what is sealed later can still be sent.
+
+    That it sent nothing is a warning, unless it is a mirror's, to which that often happens.
+    """
+    asked = request(from_time=NOW + timedelta(days=9999), follow=follow)
+    if follow:
+        execute(made, target, request(follow=True))
+        target.done.clear()
+        asked = request(follow=True)
 
     receipt = execute(made, target, asked)
 
     assert (target.done, receipt["records_sent"]) == ([], 0)
     assert planned(made, target, asked).run.receipt() is None
+    [line] = [line for line in said if "no records are selected" in line]
+    assert level_of(line) is (Level.PLAIN if follow else Level.WARNING)
 
 
 @pytest.mark.parametrize("how", [{"filters": ("$.a=1",)}, {"partitions": (0,)}])

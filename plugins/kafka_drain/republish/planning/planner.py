@@ -24,6 +24,7 @@ from kafka_drain.errors import (
     SourceRecordError,
 )
 from kafka_drain.findings import errors
+from kafka_drain.intervals import from_iso, in_utc, milliseconds, time_text
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.topics import request_bytes
 from kafka_drain.offsets import TopicPartition
@@ -284,6 +285,7 @@ def make_plan(
         timestamps_replaced=zeros,
         notes=(
             *reason,
+            *_beyond(snapshot, chosen),
             *warnings,
             *gone,
             *notes,
@@ -319,6 +321,21 @@ def _progress_warnings(plan: RepublishPlan, request: RepublishRequest) -> list[s
     return [
         "WARNING the limit of bytes per second counts before compression: if keys and values are "
         f"more than {times:,.1f} times as large as their files, {_LONG}"
+    ]
+
+
+def _beyond(snapshot: Snapshot, chosen: Selection) -> list[str]:
+    """Return a warning if records before the end that is asked for may not be archived yet."""
+    receipts = (generation.last_receipt() for generation in reversed(snapshot.generations))
+    newest = next(filter(None, receipts), None)
+    if newest is None or chosen.to_ms is None:
+        return []
+    sealed_ms = milliseconds(in_utc(from_iso(newest.sealed_at)))
+    if sealed_ms >= chosen.to_ms:
+        return []
+    return [
+        f"WARNING nothing was sealed since {time_text(sealed_ms)}, before the end of what is asked "
+        "for: records from in between aren't sent, if there are any. Drain and validate first"
     ]
 
 

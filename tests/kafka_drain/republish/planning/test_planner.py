@@ -205,6 +205,25 @@ def test_make_plan_selection_property(
         assert (shard.first, shard.end) == (min(found), max(found) + 1)
 
 
+@pytest.mark.parametrize(
+    ("later_ms", "is_said"), [(None, False), (-1, False), (0, False), (1, True)]
+)
+def test_make_plan_beyond_archive(later_ms: int | None, is_said: bool, tmp_path: Path) -> None:
+    """An end after the newest seal is warned of: records before it may not be archived yet."""
+    made = MadeArchive(tmp_path / "archive", {"t": "1"})
+    made.seal({TopicPartition("t", 0): dense(0, 5)}, sealed_at=time_text(1_000))
+    made.seal({TopicPartition("t", 0): dense(5, 9)}, sealed_at=time_text(2_000))
+    made.open_generation()
+    end = None if later_ms is None else time_text(2_000 + later_ms)
+
+    plan = plan_of(made.archive, to_time=end)
+
+    said = [note for note in plan.notes if "1970-01-01T00:00:02.000Z" in note]
+    assert [note.startswith("WARNING nothing was sealed since") for note in said] == (
+        [True] * is_said
+    )
+
+
 def test_make_plan_timestamp_zero(tmp_path: Path) -> None:
     """Records of timestamp 0 are counted, and people are warned of them."""
     made = MadeArchive(tmp_path / "archive", {"t": "1"})
