@@ -12,6 +12,7 @@ from kafka_drain.archive.cluster_documents import Moment
 from kafka_drain.archive.cluster_moments import moment_at, read_settings
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ConfigError, TopicError
+from kafka_drain.intervals import from_iso, in_utc
 from kafka_drain.kafka.cluster_state import Part
 from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.offsets import TopicPartition
@@ -49,10 +50,14 @@ class ArchivedOffsets:
         """
         receipts = (generation.last_receipt() for generation in reversed(snapshot.generations))
         newest = next(filter(None, receipts), None)
-        if newest is None or newest.cluster is None:
+        if newest is None:
             return False
-        drained, described = newest.cluster.number, self.moment.number
-        return drained > described or (drained == described and not newest.described)
+        if newest.cluster is None:
+            # Nothing was described before; or the newest description was damaged by then.
+            sealed, described = map(from_iso, (newest.sealed_at, self.moment.answered_at))
+            return in_utc(sealed) >= in_utc(described)
+        drained, noted = newest.cluster.number, self.moment.number
+        return drained > noted or (drained == noted and not newest.described)
 
     def check_topics(self, drained: Mapping[TopicPartition, str]) -> None:
         """Check that the offsets are of the topics that were drained.

@@ -47,10 +47,11 @@ def test_archived_offsets(at: str | None, offset: int, root: UPath) -> None:
     assert found.topic_ids == {"orders": "id-1"}
 
 
-def receipt(number: int | None, *, described: bool = True) -> Any:
+def receipt(number: int | None, *, described: bool = True, hour: int = 0) -> Any:
     """A generation's newest receipt, which names a moment."""
     name = SealedName(number, "0") if number is not None else None
-    return SimpleNamespace(cluster=name, described=described)
+    at = f"2026-01-01T{hour:02}:00:00.000+00:00"
+    return SimpleNamespace(cluster=name, described=described, sealed_at=at)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,9 @@ def receipt(number: int | None, *, described: bool = True) -> Any:
         ([None], False),
         # Sealed before anything was described.
         ([receipt(None)], False),
+        # The newest description was damaged then, so that the receipt names none.
+        ([receipt(None, hour=2)], True),
+        ([receipt(None, hour=3)], True),
         ([receipt(2)], False),
         ([receipt(2, described=False)], True),
         # Groups weren't captured then.
