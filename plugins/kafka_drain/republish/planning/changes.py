@@ -101,7 +101,7 @@ def _targets(seen: Sequence[Target], now: Sequence[Target], *, may_grow: bool) -
         elif topic.partitions != was.partitions:
             yield f"topic {was.topic} went from {was.partitions} to {topic.partitions} partitions"
         elif was.id and topic.is_compacted and not was.is_compacted:
-            yield f"topic {was.topic} began to be compacted (cleanup.policy)"
+            yield f"topic {was.topic} became one that Kafka compacts (cleanup.policy)"
         elif topic.start != was.start and not may_grow:
             new = sum(topic.start) - sum(was.start)
             yield f"the offsets of topic {was.topic} grew by {new:,}: something else writes to it"

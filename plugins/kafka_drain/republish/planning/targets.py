@@ -178,8 +178,8 @@ def _losses(root: UPath, topic: _Asked, config: Mapping[str, str], need: Need) -
     was = noted_compaction(root).was
     if "compact" in policy and not all(was.get(source) for source in need.sources):
         notes.append(
-            f"WARNING topic {topic.name} is compacted (cleanup.policy={policy}), and its source "
-            "wasn't, as far as the archive knows: of each key, Kafka will keep the newest record"
+            f"WARNING Kafka compacts topic {topic.name} (cleanup.policy={policy}), and not its "
+            "source, as far as the archive knows: of each key, it will keep the newest record"
         )
     if "delete" in policy and int(size := config.get(_BYTES, KEEPING[_BYTES])) >= 0:
         notes.append(

@@ -100,7 +100,7 @@ CASES: dict[str, tuple[Outline, str, str]] = {
         replace(SEEN, targets=tuple(OTHER_TARGETS)), "gets no records any more", "gets no records",
     ),
     "compacted since": (
-        target(is_compacted=True), "began to be compacted", "began to be compacted",
+        target(is_compacted=True), "one that Kafka compacts", "one that Kafka compacts",
     ),
     "grown": (target(start=GROWN), f"grew by {5 * len(GROWN):,}", ""),
     "other schema ids": (replace(SEEN, schema_ids={"map": "other"}), "schema ids", "schema ids"),

@@ -89,7 +89,7 @@ def test_plan_targets_compacted(
     [target], notes = look(made, cluster_of(cleanup_policy="delete,compact"))
 
     assert target.is_compacted
-    said = [note.startswith("WARNING topic copy is compacted") for note in notes]
+    said = [note.startswith("WARNING Kafka compacts topic copy") for note in notes]
     assert said == [True] * is_said
 
 
