@@ -565,7 +565,10 @@ class SyntheticCluster(KafkaCluster):
             )
 
     def times_from(
-        self, offsets: Mapping[TopicPartition, int], count: int
+        self,
+        offsets: Mapping[TopicPartition, int],
+        count: int,
+        ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, list[tuple[int, int]]]:
         """Return offset and time of the next records that the simulated Kafka has."""
         ends = self.latest(offsets, "read_uncommitted")

@@ -23,6 +23,10 @@ class TopicPartition:
         return f"{self.topic}-{self.partition}"
 
 
+#: An offset of each of some partitions.
+Offsets = Mapping[TopicPartition, int]
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class OffsetRange:
     """Offsets from `start` (inclusive) to `end` (exclusive), like Spark's `KafkaOffsetRange`."""
@@ -102,9 +106,7 @@ def within(merged: Sequence[OffsetRange], span: OffsetRange) -> list[OffsetRange
     ]
 
 
-def ranges_between(
-    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-) -> Iterator[tuple[TopicPartition, OffsetRange]]:
+def ranges_between(start: Offsets, end: Offsets) -> Iterator[tuple[TopicPartition, OffsetRange]]:
     """Yield the range that a batch read per partition, for each partition of `end` in order.
 
     A partition missing from `start` was added to the topic later; Spark reads it from 0.
@@ -138,7 +140,7 @@ def from_spark_json(text: str) -> dict[TopicPartition, int]:
         raise ValueError(f'expected {{"topic": {{"0": 23}}}}, got {text[:200]}') from error
 
 
-def to_spark_json(offsets: Mapping[TopicPartition, int]) -> str:
+def to_spark_json(offsets: Offsets) -> str:
     """Format offsets as Spark's options and checkpoint have them."""
     nested: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):

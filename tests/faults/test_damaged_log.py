@@ -253,4 +253,4 @@ def test_read_corrupt_batch(cluster: KafkaCluster) -> None:
     with pytest.raises(SourceRecordError, match=says):
         read_single_records(cluster.config, {tp: 45})
     with pytest.raises(SourceRecordError, match=says):
-        read_times(cluster.config, {tp: 0}, 100)
+        read_times(cluster.config, {tp: 0}, 100, {tp: 100})

@@ -136,7 +136,11 @@ class FakeCluster:
     ) -> dict[TopicPartition, tuple[int, int]]:
         return {
             tp: min(
-                (timed for timed in (self.logs[tp].times or {}).items() if timed[1] >= time),
+                (
+                    (offset, at)
+                    for offset, at in (self.logs[tp].times or {}).items()
+                    if offset >= self.logs[tp].first and at >= time
+                ),
                 default=(-1, -1),
             )
             for tp, time in times.items()
@@ -176,11 +180,15 @@ class FakeCluster:
         return found
 
     def times_from(
-        self, offsets: Mapping[TopicPartition, int], count: int
+        self,
+        offsets: Mapping[TopicPartition, int],
+        count: int,
+        ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, list[tuple[int, int]]]:
+        """Kafka has no records at an offset that it has deleted, and reads on from no other."""
         return {
             tp: sorted(timed for timed in (self.logs[tp].times or {}).items() if timed[0] >= at)[
-                :count
+                : count if at >= self.logs[tp].first else 0
             ]
             for tp, at in offsets.items()
         }

@@ -11,7 +11,7 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.incarnations import LogEnds, drained_before, log_ends, offsets_in_log
 from kafka_drain.archive.receipts import Receipt, SealedPartition
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
@@ -81,9 +81,7 @@ class Owned:
         return [where for where, receipt in sealed if receipt.covers_time(from_ms, to_ms)]
 
 
-def read_owned(
-    snapshot: Snapshot, topic_ids: Mapping[str, str], horizon: Mapping[TopicPartition, int]
-) -> Owned:
+def read_owned(snapshot: Snapshot, topic_ids: Mapping[str, str], horizon: Offsets) -> Owned:
     """Determine the offsets that the archive owns.
 
     Of what is left out, the index says which offsets it covers.

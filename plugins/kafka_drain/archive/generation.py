@@ -27,7 +27,7 @@ from kafka_drain.metadata_log import manifest as manifest_files
 from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.metadata_log.crc import crc_name, matches_crc
 from kafka_drain.metadata_log.manifest import Manifest, SinkFile
-from kafka_drain.offsets import TopicPartition, to_spark_json
+from kafka_drain.offsets import Offsets, TopicPartition, to_spark_json
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text, write_text
 from kafka_drain.storage.paths import exists, is_local, is_of_volume, list_folder, read_bytes
@@ -219,7 +219,7 @@ class Generation:
         return manifest_files.line_of(content, sink_file.path, self.data_name)
 
     def read_checkpoint(
-        self, starting_offsets: Mapping[TopicPartition, int], listed: LogNames | None = None
+        self, starting_offsets: Offsets, listed: LogNames | None = None
     ) -> tuple[Checkpoint, list[Finding]]:
         """Read the checkpoint's files and report their problems.
 
@@ -250,9 +250,7 @@ class Generation:
         findings += checkpoint_files.find_holes(commits, commits_name)
         return Checkpoint(ends, frozenset(commits)), findings
 
-    def _check_beside_batches(
-        self, starting_offsets: Mapping[TopicPartition, int], *, has_begun: bool
-    ) -> list[Finding]:
+    def _check_beside_batches(self, starting_offsets: Offsets, *, has_begun: bool) -> list[Finding]:
         """Check the checkpoint files other than `offsets/` and `commits/` that Spark reads."""
         findings: list[Finding] = []
         for name, check in (

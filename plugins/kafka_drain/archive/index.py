@@ -25,7 +25,7 @@ from kafka_drain.archive.journal.identity import ids_by_topic
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import TimeRange, from_iso, in_utc, milliseconds
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition, merge, overlapping
 from kafka_drain.storage.sealed_json import SealError
 from kafka_drain.storage.typed_json import DocumentError, Readable, VersionError
 
@@ -441,9 +441,7 @@ class Index(SealedDocument):
             for row in self.windows
         )
 
-    def is_continued_by(
-        self, topics: Mapping[str, str], starts: Mapping[TopicPartition, int]
-    ) -> bool:
+    def is_continued_by(self, topics: Mapping[str, str], starts: Offsets) -> bool:
         """Return whether a later generation starts at or after all offsets that are in it.
 
         Then nothing in it can hold an offset of that generation.
@@ -649,8 +647,7 @@ def is_skippable(
 
 
 def bounds_of(
-    drained: Mapping[Partition, OffsetRange],
-    later: Iterable[tuple[Mapping[str, str], Mapping[TopicPartition, int]]],
+    drained: Mapping[Partition, OffsetRange], later: Iterable[tuple[Mapping[str, str], Offsets]]
 ) -> dict[Partition, int]:
     """Return the offsets before which no generation outside of an index may hold any.
 

@@ -13,7 +13,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import Observation, ObservedDocument
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import Offsets, TopicPartition
 from kafka_drain.progress import duration_text
 
 Observations = Mapping[TopicPartition, Observation]
@@ -62,11 +62,7 @@ def stalled_findings(observed: Observations) -> list[Finding]:
 
 
 def expiry_warnings(
-    before: Observations,
-    first: Mapping[TopicPartition, int],
-    end: Mapping[TopicPartition, int],
-    interval: float,
-    now: float,
+    before: Observations, first: Offsets, end: Offsets, interval: float, now: float
 ) -> list[str]:
     """Warn about partitions whose new records Kafka will delete before the next drain starts.
 

@@ -18,7 +18,7 @@ from kafka_drain.errors import DataLossError, OpenTransactionError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition, overlapping, subtract
 from kafka_drain.progress import duration_text
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.log_tails import (
@@ -30,7 +30,6 @@ from kafka_drain.proof.log_tails import (
 from kafka_drain.proof.rewritten_log import NAMED, rewritten_text
 from kafka_drain.storage.paths import quoted
 
-Offsets = Mapping[TopicPartition, int]
 Classify = Callable[[KafkaCluster, dict[TopicPartition, list[OffsetRange]]], list[Gap]]
 
 #: Number of partitions sampled to detect transactional topics.

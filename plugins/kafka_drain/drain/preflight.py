@@ -59,7 +59,14 @@ from kafka_drain.kafka.identity import (
 )
 from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, ranges_between, to_spark_json
+from kafka_drain.offsets import (
+    OffsetRange,
+    Offsets,
+    TopicPartition,
+    count,
+    ranges_between,
+    to_spark_json,
+)
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.log_tails import archived_tails, unsealed_tails
@@ -212,7 +219,7 @@ def preflight(
     told = _ids(topics)
     snapshot, pending = None, False
     last_listed: int | None = None
-    listed: Mapping[TopicPartition, int] = {}
+    listed: Offsets = {}
     unsealed: dict[TopicPartition, SealedTail] = {}
     new: Sequence[SinkFile] = ()
     not_compared: list[str] = []
@@ -235,7 +242,7 @@ def preflight(
         _refuse_without_document(archive.root)
     generation = snapshot.open_generation if snapshot else None
     first = cluster.earliest(partitions)
-    planned: Mapping[TopicPartition, int] = {}
+    planned: Offsets = {}
     if snapshot is None or generation is None:
         starting_offsets = resolve_starting_offsets(
             pipeline.source_options, partitions, cluster, pipeline.isolation_level
@@ -507,9 +514,7 @@ def _refuse_unnamed(
         )
 
 
-def _refuse_without(
-    snapshot: Snapshot, planned: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]
-) -> None:
+def _refuse_without(snapshot: Snapshot, planned: Offsets, start: Offsets) -> None:
     """Refuse to finish a batch that doesn't name a topic which Kafka didn't list for a while.
 
     Spark would fail in it, or read the topic from its beginning in the batch after it.
@@ -534,7 +539,7 @@ def _check_drained_topics(
     snapshot: Snapshot,
     generation: SnapshotGeneration,
     start: dict[TopicPartition, int],
-    drained: Mapping[TopicPartition, int],
+    drained: Offsets,
     partitions: list[TopicPartition],
     pipeline: Pipeline,
     topics: dict[str, Topic],

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from kafka_drain.config.source_options import DEFAULTS
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.offsets import TopicPartition, from_spark_json
+from kafka_drain.offsets import Offsets, TopicPartition, from_spark_json
 
 EARLIEST, LATEST = -2, -1
 
@@ -34,12 +34,12 @@ def resolve_starting_offsets(
     last = cluster.latest(partitions, isolation_level)
     if "startingTimestamp" in options:
         times = dict.fromkeys(partitions, int(options["startingTimestamp"]))
-        return _at_times("startingTimestamp", times, last, options, cluster)
+        return _at_times("startingTimestamp", times, first, last, options, cluster)
     if "startingOffsetsByTimestamp" in options:
         name = "startingOffsetsByTimestamp"
         times = from_spark_json(options[name])
         _check_covers(name, times, partitions)
-        return _at_times(name, times, last, options, cluster)
+        return _at_times(name, times, first, last, options, cluster)
     position = options.get("startingOffsets", DEFAULTS["startingOffsets"])
     if position in ("earliest", "latest"):
         return first if position == "earliest" else last
@@ -70,8 +70,9 @@ def _check_covers(
 
 def _at_times(
     name: str,
-    times: Mapping[TopicPartition, int],
-    last: Mapping[TopicPartition, int],
+    times: Offsets,
+    first: Offsets,
+    last: Offsets,
     options: Mapping[str, str],
     cluster: KafkaCluster,
 ) -> dict[TopicPartition, int]:
@@ -82,4 +83,5 @@ def _at_times(
             f"{name}: {', '.join(map(str, quiet))} has no record at or after that time; choose an "
             "earlier time, or startingOffsetsByTimestampStrategy = 'latest'"
         )
-    return {tp: last[tp] if offset < 0 else offset for tp, offset in found.items()}
+    # Some services find records by time that they have deleted (DeleteRecords).
+    return {tp: last[tp] if at < 0 else max(at, first[tp]) for tp, at in found.items()}

@@ -56,7 +56,7 @@ from kafka_drain.kafka.single_records import (
     sample_records,
 )
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition
 from kafka_drain.outages import watch
 
 if TYPE_CHECKING:
@@ -462,7 +462,7 @@ class KafkaCluster:
         """
         return self._list_offsets(partitions, OffsetSpec.latest(), isolation_level)
 
-    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def at_times(self, times: Offsets) -> dict[TopicPartition, int]:
         """Return the first offset whose timestamp is at or after a time in milliseconds.
 
         A partition without such a record has offset -1. Kafka has no times before 1970: earlier
@@ -470,9 +470,7 @@ class KafkaCluster:
         """
         return {tp: offset for tp, (offset, _) in self.first_since(times).items()}
 
-    def first_since(
-        self, times: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, tuple[int, int]]:
+    def first_since(self, times: Offsets) -> dict[TopicPartition, tuple[int, int]]:
         """Return the first offset at or after a time in milliseconds, and its record's own time.
 
         A partition without such a record has offset -1.
@@ -549,9 +547,9 @@ class KafkaCluster:
 
     def single_records(
         self,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Offsets,
         isolation_level: str = "read_uncommitted",
-        ends: Mapping[TopicPartition, int] = MappingProxyType({}),
+        ends: Offsets = MappingProxyType({}),
     ) -> dict[TopicPartition, SeenRecord]:
         """Return the first record of each partition at or after an offset.
 
@@ -568,20 +566,21 @@ class KafkaCluster:
         return read_single_records(self.config, offsets, isolation_level, ends)
 
     def times_from(
-        self, offsets: Mapping[TopicPartition, int], count: int
+        self, offsets: Offsets, count: int, ends: Offsets
     ) -> dict[TopicPartition, list[tuple[int, int]]]:
         """Return offset and timestamp of the next records of each partition, committed or not.
 
         Args:
             offsets: The first offsets, which Kafka must still hold.
             count: Number of records of each; fewer if its log ends before.
+            ends: As for `single_records`.
 
         Raises:
             AuthorizationError: When an ACL on a topic is missing.
         """
-        return read_times(self.config, offsets, count)
+        return read_times(self.config, offsets, count, ends)
 
-    def sample_records(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[RecordSample]:
+    def sample_records(self, places: Iterable[Offsets]) -> list[RecordSample]:
         """Return the size of a record from each of some places, where Kafka has any.
 
         Args:

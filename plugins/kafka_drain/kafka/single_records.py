@@ -6,7 +6,7 @@ because a client unpacks all that it gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,9 +25,9 @@ from kafka_drain.kafka.fetch_watch import FetchWatch
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.kafka.message_headers import header_bytes, headers_of
 from kafka_drain.kafka.records import GROUP, consumer_error, microseconds
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import Offsets, TopicPartition
 
-_UNTOLD: Mapping[TopicPartition, int] = MappingProxyType({})
+_UNTOLD: Offsets = MappingProxyType({})
 
 #: Partitions that are read at a time.
 TOGETHER = 100
@@ -55,9 +55,9 @@ _SETTINGS = {
 
 def read_single_records(
     config: KafkaConfig,
-    offsets: Mapping[TopicPartition, int],
+    offsets: Offsets,
     isolation_level: str = "read_uncommitted",
-    ends: Mapping[TopicPartition, int] = _UNTOLD,
+    ends: Offsets = _UNTOLD,
 ) -> dict[TopicPartition, SeenRecord]:
     """Return the first record that Kafka has of each partition at or after an offset.
 
@@ -80,7 +80,7 @@ def read_single_records(
 
 
 def read_times(
-    config: KafkaConfig, offsets: Mapping[TopicPartition, int], count: int
+    config: KafkaConfig, offsets: Offsets, count: int, ends: Offsets
 ) -> dict[TopicPartition, list[tuple[int, int]]]:
     """Return offset and timestamp of the next records that Kafka has of each partition.
 
@@ -88,6 +88,7 @@ def read_times(
         config: Connection settings.
         offsets: First offset of each partition.
         count: Number of records of each; fewer if its log ends before.
+        ends: As `read_single_records` has them.
 
     Returns:
         Timestamps in milliseconds since 1970; -1 for a record without one.
@@ -98,17 +99,17 @@ def read_times(
         KafkaUnavailableError: When Kafka doesn't respond.
     """
     found: dict[TopicPartition, list[tuple[int, int]]] = {tp: [] for tp in offsets}
-    for tp, message in messages(config, [offsets], count):
+    for tp, message in messages(config, [offsets], count, ends=ends):
         found[tp].append((message.offset(), message.timestamp()[1]))
     return found
 
 
 def messages(
     config: KafkaConfig,
-    places: Iterable[Mapping[TopicPartition, int]],
+    places: Iterable[Offsets],
     count: int,
     isolation_level: str = "read_uncommitted",
-    ends: Mapping[TopicPartition, int] = _UNTOLD,
+    ends: Offsets = _UNTOLD,
 ) -> Iterator[tuple[TopicPartition, Any]]:
     """Yield so many messages of each partition from an offset on, or as many as it has.
 
@@ -134,11 +135,7 @@ def messages(
 
 
 def _first_of_each(
-    consumer: Consumer,
-    watch: FetchWatch,
-    offsets: Mapping[TopicPartition, int],
-    count: int,
-    ends: Mapping[TopicPartition, int],
+    consumer: Consumer, watch: FetchWatch, offsets: Offsets, count: int, ends: Offsets
 ) -> Iterator[tuple[TopicPartition, Any]]:
     assigned = [KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()]
     consumer.assign(assigned)
@@ -211,9 +208,7 @@ class RecordSample:
     unpacked: int
 
 
-def sample_records(
-    config: KafkaConfig, places: Iterable[Mapping[TopicPartition, int]]
-) -> list[RecordSample]:
+def sample_records(config: KafkaConfig, places: Iterable[Offsets]) -> list[RecordSample]:
     """Return the size of a record from each of some places, where Kafka has any.
 
     What can't be read ends the search: whoever reads it all comes to it, and says what to do.

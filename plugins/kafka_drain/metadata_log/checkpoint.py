@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import TopicPartition, from_spark_json
+from kafka_drain.offsets import Offsets, TopicPartition, from_spark_json
 
 VERSION = "v1"
 
@@ -87,9 +87,7 @@ def parse_metadata(content: bytes, where: str) -> list[Finding]:
     return []
 
 
-def parse_initial_offsets(
-    content: bytes, where: str, starting_offsets: Mapping[TopicPartition, int]
-) -> list[Finding]:
+def parse_initial_offsets(content: bytes, where: str, starting_offsets: Offsets) -> list[Finding]:
     """Check `sources/0/0`, where the Kafka source keeps the starting offsets of the query.
 
     Args:
@@ -147,9 +145,7 @@ def find_holes(batches: Iterable[int], folder: str) -> list[Finding]:
 
 
 def refuse_backward(
-    ends: Mapping[int, dict[TopicPartition, int]],
-    starting_offsets: Mapping[TopicPartition, int],
-    folder: str,
+    ends: Mapping[int, dict[TopicPartition, int]], starting_offsets: Offsets, folder: str
 ) -> tuple[dict[int, dict[TopicPartition, int]], list[Finding]]:
     """Find batches that end before they start: the offsets that they read are unknown.
 
@@ -179,7 +175,7 @@ def refuse_backward(
 
 
 def compare_with_receipts(
-    checkpoint: Checkpoint, sealed_ends: Mapping[int, Mapping[TopicPartition, int]], folder: str
+    checkpoint: Checkpoint, sealed_ends: Mapping[int, Offsets], folder: str
 ) -> list[Finding]:
     """Find sealed batches whose end offsets in the checkpoint differ from their receipts.
 
@@ -199,9 +195,7 @@ def compare_with_receipts(
     ]
 
 
-def _of_topics(
-    sealed: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
+def _of_topics(sealed: Offsets, end: Offsets) -> dict[TopicPartition, int]:
     """Return the sealed ends of the topics that a batch names, without one deleted before it."""
     topics = {tp.topic for tp in end}
     return {tp: at for tp, at in sealed.items() if tp.topic in topics}

@@ -37,7 +37,7 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition, merge, overlapping
 from kafka_drain.proof.rewritten_log import (
     Comparison,
     FirstRewritten,
@@ -59,7 +59,6 @@ GAPS = 50
 #: Archived records of a partition among which its first rewritten one is looked for.
 SEARCHED = 200_000
 
-Offsets = Mapping[TopicPartition, int]
 Tails = Mapping[TopicPartition, SealedTail]
 
 
@@ -103,7 +102,7 @@ class _Held:
 
 
 def _held(
-    root: UPath, file_format: str, files: Iterable[SealedFile], ends: Mapping[TopicPartition, int]
+    root: UPath, file_format: str, files: Iterable[SealedFile], ends: Offsets
 ) -> Iterator[tuple[TopicPartition, _Held]]:
     """Yield the files' records of partitions before the given offsets."""
     for file in files:
@@ -575,7 +574,7 @@ def _compacted(snapshot: Snapshot, cluster: KafkaCluster, offsets: Offsets) -> s
 
 
 def rewritten_logs(
-    snapshot: Snapshot, cluster: KafkaCluster, cursors: Mapping[TopicPartition, int]
+    snapshot: Snapshot, cluster: KafkaCluster, cursors: Offsets
 ) -> dict[TopicPartition, int]:
     """Return the first offset at which each rewritten log differs from the archive.
 

@@ -14,7 +14,7 @@ from enum import Enum
 from kafka_drain.archive.receipts import SealedTail
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.kafka.identity import SeenRecord
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import Offsets, TopicPartition
 
 #: Number of partitions that a message names.
 NAMED = 5
@@ -149,7 +149,7 @@ class Comparison:
     unknown: Mapping[TopicPartition, str] = field(default_factory=dict)
     epochs: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
     missing: Collection[TopicPartition] = ()
-    at_gaps: Mapping[TopicPartition, int] = field(default_factory=dict)
+    at_gaps: Offsets = field(default_factory=dict)
 
     def verdict_of(self, tp: TopicPartition) -> LogVerdict:
         """Return the verdict on one of the partitions."""
@@ -159,7 +159,7 @@ class Comparison:
             return LogVerdict.REWRITTEN
         return LogVerdict.UNKNOWN if tp in self.unknown else LogVerdict.SAME
 
-    def with_records(self, at_gaps: Mapping[TopicPartition, int]) -> Comparison:
+    def with_records(self, at_gaps: Offsets) -> Comparison:
         """Return it with the records that logs have now where they had none."""
         why = {
             tp: f"offset {at} has a record, and was a transaction marker's or an aborted record's"
@@ -208,9 +208,7 @@ def compare_tails(
     )
 
 
-def logs_cut_short(
-    read: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, str]:
+def logs_cut_short(read: Offsets, end: Offsets) -> dict[TopicPartition, str]:
     """Return what shows that logs end before what was read of them.
 
     Below its end, such a log may have other records than those that were read. That shows even if

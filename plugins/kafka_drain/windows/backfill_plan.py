@@ -43,7 +43,15 @@ from kafka_drain.errors import (
 from kafka_drain.intervals import Interval, TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import earlier_incarnations
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract, without
+from kafka_drain.offsets import (
+    OffsetRange,
+    Offsets,
+    TopicPartition,
+    count,
+    merge,
+    subtract,
+    without,
+)
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.log_tails import archived_tails, unsealed_tails
 from kafka_drain.windows.time_bounds import LOOKAHEAD, TimeBounds
@@ -186,6 +194,8 @@ def plan_backfill(
     bounds = TimeBounds(cluster, first, _ends(snapshot, last), milliseconds(clock()))
     unknown = {tp: end for tp, end in last.items() if tp not in frozen}
     offsets = frozen | (_resolve(checked, bounds, interval, unknown) if unknown else {})
+    # Again, as what was deleted before the lookups is in none of them.
+    first = cluster.earliest(partitions)
     if checked.skipped is None:
         snapshot = checked
     else:
@@ -232,7 +242,7 @@ def plan_backfill(
     )
 
 
-def _ends(snapshot: Snapshot, last: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _ends(snapshot: Snapshot, last: Offsets) -> dict[TopicPartition, int]:
     """Return the latest ends of a backfill's offsets: the starts of the open generation."""
     generation = snapshot.open_generation
     starts = generation.starting_offsets if generation else {}
@@ -256,7 +266,7 @@ def _asked(
     index: Index,
     interval: Interval,
     offsets: Mapping[TopicPartition, OffsetRange],
-    first: Mapping[TopicPartition, int],
+    first: Offsets,
     near: frozenset[str],
 ) -> Query:
     """Return the query for the segments that a plan depends on.
@@ -278,18 +288,13 @@ def _asked(
     return Query(offsets=asked, names=near, claimed=True)
 
 
-def _may_be_deleted(
-    offsets: Mapping[TopicPartition, OffsetRange], first: Mapping[TopicPartition, int]
-) -> bool:
+def _may_be_deleted(offsets: Mapping[TopicPartition, OffsetRange], first: Offsets) -> bool:
     """Return whether Kafka may have deleted records of an interval."""
     return any(0 < first[tp] >= r.start for tp, r in offsets.items())
 
 
 def _covered_by(
-    interval: Interval,
-    offsets: Mapping[TopicPartition, OffsetRange],
-    first: Mapping[TopicPartition, int],
-    owned: Owned,
+    interval: Interval, offsets: Mapping[TopicPartition, OffsetRange], first: Offsets, owned: Owned
 ) -> list[str]:
     """Name the receipts that cover an interval, even if Kafka no longer has its offsets."""
     if _may_be_deleted(offsets, first):
@@ -395,10 +400,7 @@ def _frozen_by(
 
 
 def _resolve(
-    snapshot: Snapshot,
-    bounds: TimeBounds,
-    interval: Interval,
-    last: Mapping[TopicPartition, int],
+    snapshot: Snapshot, bounds: TimeBounds, interval: Interval, last: Offsets
 ) -> dict[TopicPartition, OffsetRange]:
     """Query the interval's offsets from Kafka; frozen bounds of adjacent intervals win."""
     before, after = _neighbours(snapshot, interval)
@@ -437,9 +439,7 @@ def _neighbours(
 
 
 def _left(
-    offsets: Mapping[TopicPartition, OffsetRange],
-    owned: Ranges,
-    first: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, OffsetRange], owned: Ranges, first: Offsets
 ) -> dict[TopicPartition, list[OffsetRange]]:
     """Return the interval's offsets that no segment owns and Kafka still holds."""
     left = {
@@ -451,9 +451,7 @@ def _left(
 
 
 def _expired(
-    offsets: Mapping[TopicPartition, OffsetRange],
-    owned: Ranges,
-    first: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, OffsetRange], owned: Ranges, first: Offsets
 ) -> dict[TopicPartition, list[OffsetRange]]:
     """Return the interval's offsets that no segment owns and Kafka no longer holds."""
     return {
@@ -465,7 +463,7 @@ def _expired(
 def _refuse_expired(
     interval: Interval,
     offsets: Mapping[TopicPartition, OffsetRange],
-    first: Mapping[TopicPartition, int],
+    first: Offsets,
     owned: Owned,
     acknowledged: Mapping[TopicPartition, list[OffsetRange]],
     frozen: Collection[TopicPartition],
@@ -569,7 +567,7 @@ def _replaced(
     snapshot: Snapshot,
     window: Window,
     ranges: dict[TopicPartition, list[OffsetRange]],
-    first: Mapping[TopicPartition, int],
+    first: Offsets,
     topic_ids: Mapping[str, str],
 ) -> tuple[Window, dict[TopicPartition, list[OffsetRange]], list[SealedFile]]:
     """Return the window that replaces the interval's own, its ranges, and the replaced files.

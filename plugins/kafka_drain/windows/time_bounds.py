@@ -8,12 +8,13 @@ a record divides only if those behind it, by and large, aren't earlier.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from kafka_drain.errors import KafkaUnavailableError
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition, merge
 
 #: So many records behind one decide whether it divides.
 LOOKAHEAD = 100
@@ -79,31 +80,31 @@ class TimeBounds:
     """
 
     cluster: KafkaCluster
-    earliest: Mapping[TopicPartition, int]
-    ends: Mapping[TopicPartition, int]
+    earliest: Offsets
+    ends: Offsets
     now: int
 
     def of(
-        self,
-        time: int,
-        partitions: Collection[TopicPartition],
-        known: Mapping[TopicPartition, int],
+        self, time: int, partitions: Collection[TopicPartition], known: Offsets
     ) -> dict[TopicPartition, int]:
         """Return each partition's offset for a time, in milliseconds; -1 for behind its end.
 
         Args:
             known: Offsets that aren't divided by a later time than this one, where known.
+
+        Raises:
+            KafkaUnavailableError: When Kafka doesn't respond, or deletes records meanwhile.
         """
         found = self.cluster.first_since(dict.fromkeys(partitions, time))
         divided = {
-            tp: max(offset, known.get(tp, 0)) if offset >= 0 else -1
+            tp: max(offset, known.get(tp, 0), self.earliest[tp]) if offset >= 0 else -1
             for tp, (offset, _) in found.items()
         }
         begin = {tp: at for tp, at in divided.items() if 0 <= at < self.ends[tp]}
         # Records from the future follow others, unless there are none.
         ahead = [tp for tp in begin if found[tp][1] > self.now]
         first = self.cluster.first_since(dict.fromkeys(ahead, 0))
-        for tp, next_ones in self.cluster.times_from(begin, LOOKAHEAD + 1).items():
+        for tp, next_ones in self.cluster.times_from(begin, LOOKAHEAD + 1, self.ends).items():
             divided[tp] = divide(
                 self._from(tp, next_ones),
                 time,
@@ -111,6 +112,13 @@ class TimeBounds:
                 is_first=tp in first and begin[tp] == first[tp][0],
                 now=self.now,
             )
+        # What it has deleted meanwhile looks as if there were no records.
+        for tp, earliest in self.cluster.earliest(begin).items():
+            if earliest > begin[tp]:
+                raise KafkaUnavailableError(
+                    f"Kafka has deleted offsets of {tp} up to {earliest} while the times of its "
+                    f"records from offset {begin[tp]} on were read; try again"
+                )
         return divided
 
     def of_no_interval(self) -> dict[TopicPartition, list[OffsetRange]]:

@@ -62,6 +62,16 @@ def test_resolve_starting_offsets_latest_uncommitted(cluster: FakeCluster) -> No
     }
 
 
+def test_resolve_starting_offsets_found_deleted(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that a service finds by time, though it has deleted it, is no start."""
+    monkeypatch.setattr(cluster, "first_since", lambda times: dict.fromkeys(times, (3, 1000)))
+    checked = check_source_options({"startingTimestamp": 1000})
+
+    assert resolve_starting_offsets(checked, [A0], cluster, "read_committed") == {A0: 10}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -676,13 +676,13 @@ def test_single_records(monkeypatch: pytest.MonkeyPatch) -> None:
 
     cluster.single_records(at)
     cluster.single_records(at, "read_committed", ends)
-    cluster.times_from(at, 3)
+    cluster.times_from(at, 3, ends)
     cluster.sample_records(places)
 
     assert asked == [
         ("read_single_records", cluster.config, at, "read_uncommitted", {}),
         ("read_single_records", cluster.config, at, "read_committed", ends),
-        ("read_times", cluster.config, at, 3),
+        ("read_times", cluster.config, at, 3, ends),
         ("sample_records", cluster.config, places),
     ]
 

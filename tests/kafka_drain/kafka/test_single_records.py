@@ -231,7 +231,16 @@ def test_read_times(reader: Callable[..., Reader]) -> None:
     """So many records of each partition as are wanted, or as it has."""
     reader(Message(0, 5), Message(1, 5), Message(0, 6), Message(0, 7), Message(1, 6, EOF))
 
-    assert read_times(CONFIG, {T0: 5, T1: 5}, 2) == {T0: [(5, 1005), (6, 1006)], T1: [(5, 1005)]}
+    found = read_times(CONFIG, {T0: 5, T1: 5}, 2, {T0: 8, T1: 6})
+
+    assert found == {T0: [(5, 1005), (6, 1006)], T1: [(5, 1005)]}
+
+
+def test_read_times_replica_behind(reader: Callable[..., Reader]) -> None:
+    """A replica that hasn't learned yet of what the leader told doesn't end the partition."""
+    reader(Message(0, 5), Message(0, 6, EOF), Message(0, 6), Message(0, 7, EOF))
+
+    assert read_times(CONFIG, {T0: 5}, 9, {T0: 7}) == {T0: [(5, 1005), (6, 1006)]}
 
 
 def test_sample_records_of_many(

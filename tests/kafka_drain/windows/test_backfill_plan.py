@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.window import range_rows
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ArchiveError, DataLossError, TopicError
+from kafka_drain.errors import ArchiveError, DataLossError, KafkaUnavailableError, TopicError
 from kafka_drain.intervals import Interval, milliseconds
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
@@ -123,6 +124,23 @@ def test_plan_backfill(backfilled: Backfilled) -> None:
 def test_plan_backfill_tiles(backfilled: Backfilled, number: int, offsets: OffsetRange) -> None:
     """Intervals tile the offsets; where no record is that late, they end with the log."""
     assert backfilled.plan(hour(number)).offsets == {P0: offsets}
+
+
+@pytest.mark.parametrize("question", ["first_since", "times_from"])
+def test_plan_backfill_deleted_meanwhile(
+    backfilled: Backfilled, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that Kafka deletes while they are looked up don't make an interval empty."""
+    ask = getattr(FakeCluster, question)
+
+    def delete_before(cluster: FakeCluster, *asked: Any) -> Any:
+        cluster.logs[P0] = replace(cluster.logs[P0], first=130)
+        return ask(cluster, *asked)
+
+    monkeypatch.setattr(FakeCluster, question, delete_before)
+
+    with pytest.raises((DataLossError, KafkaUnavailableError)):
+        backfilled.plan()
 
 
 def test_plan_backfill_owned(backfilled: Backfilled) -> None:

@@ -89,6 +89,14 @@ def test_bounds_lookahead(ahead: int, more: int) -> None:
     assert at(times, 5) == (0 if ahead > LOOKAHEAD // 2 else len(times) - 2)
 
 
+def test_bounds_found_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that a service finds by its time, though it has deleted it, divides nothing."""
+    found = bounds([5, 6, 7], first=10)
+    monkeypatch.setattr(found.cluster, "first_since", lambda times: dict.fromkeys(times, (3, 4)))
+
+    assert found.of(4, [P], {}) == {P: 10}
+
+
 def test_bounds_beyond_end() -> None:
     """What lies behind the search's end is neither read nor changed."""
     assert at([1, 9, 2], 2, end=1) == 1
@@ -107,7 +115,7 @@ def test_bounds_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(found.cluster, "times_from", spy)
 
     assert found.of(3, [P], {P: 3}) == {P: 4}
-    assert asked == [({P: 3}, LOOKAHEAD + 1)]
+    assert asked == [({P: 3}, LOOKAHEAD + 1, {P: 5})]
 
 
 @each_of("count", [LOOKAHEAD, LOOKAHEAD + 1, LOOKAHEAD + 2, 3 * LOOKAHEAD])
@@ -119,7 +127,7 @@ def test_bounds_read_on(count: int, end: int, step: int) -> None:
     cluster: Any = FakeCluster({P: Log(0, 999, times=log)}, contents=_rows(log))
     found = TimeBounds(cluster, {P: 0}, {P: end}, NOW)
 
-    [next_ones] = cluster.times_from({P: 0}, LOOKAHEAD + 1).values()
+    [next_ones] = cluster.times_from({P: 0}, LOOKAHEAD + 1, {P: end}).values()
 
     assert [*found._from(P, next_ones)] == [(at, n) for at, n in log.items() if at < end]
 
