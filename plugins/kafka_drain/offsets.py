@@ -50,6 +50,10 @@ class OffsetRange:
         return f"[{self.start}, {self.end})"
 
 
+#: Ranges of each of some partitions.
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+
 def count(ranges: Iterable[OffsetRange]) -> int:
     """Return the number of offsets in disjoint ranges."""
     return sum(len(r) for r in ranges)

@@ -11,9 +11,7 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.incarnations import LogEnds, drained_before, log_ends, offsets_in_log
 from kafka_drain.archive.receipts import Receipt, SealedPartition
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
-from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition
-
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+from kafka_drain.offsets import OffsetRange, Offsets, Ranges, TopicPartition
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kafka_drain.archive.watermarks import Observations
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason, is_harmless
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import Offsets, TopicPartition
 
 NAME = "overview.json"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -33,7 +33,7 @@ def make_overview(
     observed: Observations,
     settings: Mapping[str, TopicSettings],
     name: str,
-    cursor: Mapping[TopicPartition, int] | None = None,
+    cursor: Offsets | None = None,
     last: Receipt | None = None,
 ) -> dict[str, Any]:
     """Build an overview.
@@ -123,11 +123,7 @@ def _oldest_waiting(observed: Observations, receipt: Receipt | None) -> dict[Top
     }
 
 
-def _expiry(
-    lag: Mapping[TopicPartition, int],
-    oldest: Mapping[TopicPartition, int],
-    settings: Mapping[str, TopicSettings],
-) -> int | None:
+def _expiry(lag: Offsets, oldest: Offsets, settings: Mapping[str, TopicSettings]) -> int | None:
     """Return the earliest deletion of an undrained record, in milliseconds since 1970.
 
     Args:

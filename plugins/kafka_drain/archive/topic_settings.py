@@ -15,10 +15,10 @@ from upath import UPath
 from kafka_drain.archive.documents import TopicsDocument
 from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import Offsets, TopicPartition
 
 _UNTOLD: Mapping[str, str] = MappingProxyType({})
-_NOWHERE: Mapping[TopicPartition, int] = MappingProxyType({})
+_NOWHERE: Offsets = MappingProxyType({})
 
 
 def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
@@ -63,8 +63,8 @@ class NotedCompaction:
     """
 
     was: Mapping[str, bool]
-    begins: Mapping[TopicPartition, int]
-    ends: Mapping[TopicPartition, int]
+    begins: Offsets
+    ends: Offsets
 
 
 def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> NotedCompaction:
@@ -138,7 +138,7 @@ def _until(
     return ends | (noted or {}) or None
 
 
-def _of_topic(offsets: Mapping[TopicPartition, int], name: str) -> dict[str, int]:
+def _of_topic(offsets: Offsets, name: str) -> dict[str, int]:
     return {str(tp.partition): at for tp, at in sorted(offsets.items()) if tp.topic == name}
 
 
@@ -161,8 +161,8 @@ def write_topic_settings(
     root: UPath,
     settings: Mapping[str, TopicSettings],
     topic_ids: Mapping[str, str] = _UNTOLD,
-    were_read: Mapping[TopicPartition, int] = _NOWHERE,
-    ends: Mapping[TopicPartition, int] = _NOWHERE,
+    were_read: Offsets = _NOWHERE,
+    ends: Offsets = _NOWHERE,
 ) -> None:
     """Update the settings of some topics and keep those of others. Writes only changes.
 

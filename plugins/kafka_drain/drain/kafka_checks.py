@@ -18,7 +18,7 @@ from kafka_drain.errors import DataLossError, OpenTransactionError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, Offsets, Ranges, TopicPartition, overlapping, subtract
 from kafka_drain.progress import duration_text
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.log_tails import (
@@ -165,10 +165,7 @@ def way_on(root: UPath) -> str:
 
 
 def refuse_expired(
-    pipeline: Pipeline,
-    start: Offsets,
-    first: Offsets,
-    accepted: Mapping[TopicPartition, list[OffsetRange]],
+    pipeline: Pipeline, start: Offsets, first: Offsets, accepted: Ranges
 ) -> list[str]:
     """Refuse a cursor whose next offsets have expired, unless these were acknowledged.
 

@@ -45,7 +45,7 @@ from kafka_drain.drain.kafka_checks import (
     way_past_batch,
 )
 from kafka_drain.drain.starting_offsets import resolve_starting_offsets
-from kafka_drain.errors import ArchiveError, CheckpointError, TopicError
+from kafka_drain.errors import ArchiveError, CheckpointError, KafkaUnavailableError, TopicError
 from kafka_drain.findings import Finding, errors
 from kafka_drain.kafka.acls import DRAINED
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
@@ -506,6 +506,7 @@ def _refuse_unnamed(
         CheckpointError: Names them, and the way on.
     """
     gone = sorted(set(begun) - set(partitions))
+    _refuse_unlisted(snapshot, gone, partitions, pipeline)
     if gone:
         raise CheckpointError(
             f"a drain was stopped in a batch that includes {', '.join(map(str, gone))}, which "
@@ -545,16 +546,17 @@ def _check_drained_topics(
     topics: dict[str, Topic],
 ) -> None:
     gone = sorted(set(start) - set(partitions))
+    _refuse_unlisted(snapshot, gone, partitions, pipeline)
     if gone:
-        named = {tp.topic for tp in partitions}
-        left = dict.fromkeys(
-            f"{tp.topic}:{tp.partition}" if tp.topic in named else tp.topic for tp in gone
+        # A list of all topics leaves out those that the user may not describe.
+        why = (
+            ", or Kafka no longer lists to this user (it was deleted, or the ACL DESCRIBE is gone)"
         )
         raise CheckpointError(
             f"the checkpoint has drained {', '.join(map(str, gone))}, which pipeline "
-            f"{pipeline.name!r} no longer names; name it again, or continue without it: "
-            f"`kafka-drain roll {quoted(snapshot.root)} "
-            f"{' '.join(f'--leave-out {name}' for name in left)}` (what was drained stays sealed)"
+            f"{pipeline.name!r} no longer names{why if pipeline.topic_pattern else ''}; name it "
+            f"again, or continue without it: {_without(snapshot, gone, partitions)} (what was "
+            "drained stays sealed)"
         )
     added = [tp for tp in partitions if tp not in start]
     # A topic that was away for a while: a batch of this generation doesn't name it.
@@ -568,6 +570,40 @@ def _check_drained_topics(
             f"`kafka-drain roll {quoted(snapshot.root)}`: the next generation resumes where they "
             "ended"
         )
+
+
+def _refuse_unlisted(
+    snapshot: Snapshot,
+    gone: Sequence[TopicPartition],
+    partitions: Collection[TopicPartition],
+    pipeline: Pipeline,
+) -> None:
+    """Refuse to go on without a partition of a topic that Kafka lists otherwise.
+
+    Raises:
+        KafkaUnavailableError: Names them.
+    """
+    listed = {tp.topic for tp in partitions}
+    lacks = [tp for tp in gone if tp.topic in listed]
+    if lacks and not pipeline.assign:
+        raise KafkaUnavailableError(
+            f"Kafka doesn't list {', '.join(map(str, lacks))} now, only other partitions of the "
+            "topic. It never removes one, but a broker that has just started may not know each of "
+            "them yet; try again. If it stays so, the topic was recreated with fewer partitions: "
+            f"continue with {_without(snapshot, lacks, partitions)}"
+        )
+
+
+def _without(
+    snapshot: Snapshot, gone: Sequence[TopicPartition], partitions: Collection[TopicPartition]
+) -> str:
+    """Return the command that continues without some partitions, or without their whole topics."""
+    listed = {tp.topic for tp in partitions}
+    left = dict.fromkeys(
+        f"{tp.topic}:{tp.partition}" if tp.topic in listed else tp.topic for tp in gone
+    )
+    flags = " ".join(f"--leave-out {name}" for name in left)
+    return f"`kafka-drain roll {quoted(snapshot.root)} {flags}`"
 
 
 def _refuse_without_document(root: UPath) -> None:

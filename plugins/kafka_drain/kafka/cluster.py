@@ -55,7 +55,7 @@ from kafka_drain.kafka.single_records import (
     read_times,
     sample_records,
 )
-from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings, partitions_of
 from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition
 from kafka_drain.outages import watch
 
@@ -209,7 +209,7 @@ class KafkaCluster:
 
         described: dict[str, Topic] = {}
         for name, answer in self.admin.ask(ask).items():
-            partitions = tuple(sorted(p.id for p in answer.partitions))
+            partitions = tuple(range(partitions_of(answer)))
             told = answer.authorized_operations
             allowed = None if told is None else {operation.name for operation in told}
             require_access(self.config, name, allowed, needed)
@@ -247,7 +247,7 @@ class KafkaCluster:
         largest = entries.get("max.message.bytes")
         by_age = int(kept.value) if kept and (not policy or "delete" in str(policy.value)) else -1
         return TopicSettings(
-            partitions=len(described.partitions),
+            partitions=partitions_of(described),
             replication_factor=max(len(p.replicas) for p in described.partitions),
             max_message_bytes=int(largest.value) if largest else MAX_MESSAGE_BYTES,
             config={e.name: str(e.value) for e in entries.values() if e.source == own},
@@ -487,6 +487,12 @@ class KafkaCluster:
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec, isolation_level: str
     ) -> dict[TopicPartition, int]:
         found = self._list_with_times(partitions, spec, isolation_level)
+        if none := sorted(tp for tp, (offset, _) in found.items() if offset < 0):
+            # As a start, Spark would take it for `latest`.
+            raise KafkaUnavailableError(
+                f"Kafka at {self.config.bootstrap_servers} tells {found[none[0]][0]} as the first "
+                f"or the end offset of {none[0]}; expected an offset; try again"
+            )
         return {tp: offset for tp, (offset, _) in found.items()}
 
     def _list_with_times(

@@ -40,6 +40,7 @@ from kafka_drain.kafka.cluster_state import (
     TopicState,
 )
 from kafka_drain.kafka.consumer_groups import OffsetReader, groups_of_all_types
+from kafka_drain.kafka.topics import partitions_of
 
 T = TypeVar("T")
 
@@ -355,7 +356,7 @@ def _topic_state(name: str, described: Any, entries: Iterable[Any]) -> TopicStat
     return TopicState(
         name=name,
         id=str(described.topic_id),
-        partitions=len(described.partitions),
+        partitions=partitions_of(described),
         replication_factor=max(len(p.replicas) for p in described.partitions),
         config={e.name: str(e.value) for e in told if e.source == own},
         inherited={e.name: str(e.value) for e in told if e.source in inherited},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 #: A broker's default for the maximum size of a message, in bytes (Kafka's message.max.bytes).
 MAX_MESSAGE_BYTES = 1_048_588
@@ -14,6 +15,15 @@ MAX_REQUEST_BYTES = 1 << 20
 REQUEST_OVERHEAD = 100
 #: A broker's default for the size of a segment, in bytes (log.segment.bytes).
 SEGMENT_BYTES = 1 << 30
+
+
+def partitions_of(described: Any) -> int:
+    """Return the number of partitions of a topic as librdkafka describes it.
+
+    They are numbered without a gap: what is missing between them, a broker that has just started
+    doesn't know yet.
+    """
+    return 1 + max((partition.id for partition in described.partitions), default=-1)
 
 
 def largest_batch(config: Mapping[str, str]) -> int:

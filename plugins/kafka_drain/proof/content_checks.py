@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.gaps import Gap, GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
+from kafka_drain.offsets import OffsetRange, Ranges, TopicPartition, count, merge, subtract
 
 if TYPE_CHECKING:
     from upath import UPath
 
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 #: Number of partitions that a description names.
 NAMED = 5

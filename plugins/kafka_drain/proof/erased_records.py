@@ -21,7 +21,7 @@ from kafka_drain.errors import (
     KeyUnavailableError,
     ManifestInvalidError,
 )
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
+from kafka_drain.offsets import OffsetRange, Ranges, TopicPartition, count, merge
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.storage.paths import quoted
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafka_drain.proof.erasure_selection import Named
-
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 #: What to do about files whose master key can't be had.
 LOST_KEY = (

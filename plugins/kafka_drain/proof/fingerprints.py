@@ -17,12 +17,17 @@ from upath import UPath
 
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.window import ranges_of
-from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json, merge, ranges_between
+from kafka_drain.offsets import (
+    OffsetRange,
+    Ranges,
+    TopicPartition,
+    from_spark_json,
+    merge,
+    ranges_between,
+)
 from kafka_drain.proof.content_checks import Tally, together
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.storage.json_files import read_note, write_document
-
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 
 @dataclass(frozen=True, slots=True)

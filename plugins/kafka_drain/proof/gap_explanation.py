@@ -14,19 +14,17 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import EMPTY, Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_cluster
-from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, without
+from kafka_drain.offsets import OffsetRange, Offsets, Ranges, TopicPartition, overlapping, without
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import topic_ids_now
-
-Ranges = Mapping[TopicPartition, list[OffsetRange]]
 
 #: Whether Kafka compacted a topic, by topic, when the offsets were read; unknown for others.
 Compacted = Mapping[str, bool]
 
 _NOTHING: Ranges = MappingProxyType({})
 _UNKNOWN: Compacted = MappingProxyType({})
-_NOWHERE: Mapping[TopicPartition, int] = MappingProxyType({})
+_NOWHERE: Offsets = MappingProxyType({})
 _NO_ENDS: LogEnds = MappingProxyType({})
 
 
@@ -40,8 +38,8 @@ def explain_gaps(
     were_read: Ranges = _NOTHING,
     erased: Ranges = _NOTHING,
     compacted: Compacted = _UNKNOWN,
-    uncompacted: Mapping[TopicPartition, int] = _NOWHERE,
-    compacted_until: Mapping[TopicPartition, int] = _NOWHERE,
+    uncompacted: Offsets = _NOWHERE,
+    compacted_until: Offsets = _NOWHERE,
     ends: LogEnds = _NO_ENDS,
     isolation_level: str = "read_committed",
     complete: Ranges = _NOTHING,
@@ -79,7 +77,7 @@ def explain_gaps(
             gaps += [Gap(tp, r, reason) for r in without(left, rest)]
             left = rest
         if left:
-            asked[tp] = left
+            asked[tp] = [*left]
     if not asked:
         return gaps
     if cluster is None:
@@ -117,8 +115,8 @@ _ABSENT = {True: GapReason.COMPACTED, False: GapReason.UNEXPLAINED}
 def as_of_then(
     gap: Gap,
     compacted: Compacted,
-    uncompacted: Mapping[TopicPartition, int] = _NOWHERE,
-    compacted_until: Mapping[TopicPartition, int] = _NOWHERE,
+    uncompacted: Offsets = _NOWHERE,
+    compacted_until: Offsets = _NOWHERE,
 ) -> list[Gap]:
     """Return a gap with the reason that it had when its offsets were read, which may split it.
 

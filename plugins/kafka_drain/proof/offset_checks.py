@@ -10,6 +10,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.offsets import (
     OffsetRange,
+    Offsets,
     TopicPartition,
     merge,
     overlapping,
@@ -41,10 +42,7 @@ class Segment:
 
 
 def segments(
-    start: Mapping[TopicPartition, int],
-    checkpoint: Checkpoint,
-    last_batch: int,
-    first_batch: int = 0,
+    start: Offsets, checkpoint: Checkpoint, last_batch: int, first_batch: int = 0
 ) -> list[Segment]:
     """Return the offsets that each batch read, up to the last committed batch.
 

@@ -17,10 +17,10 @@ from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.metadata_log.checkpoint import compare_with_receipts
 from kafka_drain.metadata_log.manifest import KnownDamage, Manifest
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+from kafka_drain.offsets import OffsetRange, Ranges, TopicPartition, merge, overlapping
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles, Tally
-from kafka_drain.proof.gap_explanation import Ranges, same_topics
+from kafka_drain.proof.gap_explanation import same_topics
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.prove import Drained, Examined, damaged_batches, examine, topics_read
 from kafka_drain.proof.sealed_files import (

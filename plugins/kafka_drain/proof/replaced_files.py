@@ -28,7 +28,7 @@ from kafka_drain.data_files.records import TimestampError
 from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.errors import KEY_ERRORS, DataFileError, ManifestInvalidError
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import NO_END, OffsetRange, TopicPartition, merge, subtract, within
+from kafka_drain.offsets import NO_END, OffsetRange, Ranges, TopicPartition, merge, subtract, within
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.committed_file import read_file
 from kafka_drain.proof.content_checks import Tally, content_of, together
@@ -44,7 +44,6 @@ NARROWED = 100
 #: Number of ranges of a run that are named one by one.
 FEW = 5
 
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 _EVERYTHING = OffsetRange(0, NO_END)
 
 

@@ -5,16 +5,14 @@ Plain arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import DataLossError
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract, within
+from kafka_drain.offsets import OffsetRange, Ranges, TopicPartition, merge, subtract, within
 from kafka_drain.proof.content_checks import Reread, Tally
-
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 #: Number of ranges that a message names.
 NAMED = 20

@@ -14,9 +14,9 @@ from kafka_drain.data_files.reader import as_client_reads, read_columns, read_re
 from kafka_drain.data_files.records import RowBounds
 from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, within, without
+from kafka_drain.offsets import OffsetRange, Ranges, TopicPartition, count, within, without
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.proof.content_checks import Ranges, Reread, SegmentFiles
+from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
 from kafka_drain.proof.offset_checks import held_ranges
 

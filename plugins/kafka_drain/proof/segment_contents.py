@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kafka_drain.archive.generation import Generation
@@ -10,7 +10,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import KEY_ERRORS, ArchiveError, DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+from kafka_drain.offsets import OffsetRange, Ranges, TopicPartition, merge, overlapping
 from kafka_drain.proof.content_checks import (
     Content,
     Reread,
@@ -27,7 +27,6 @@ from kafka_drain.proof.fingerprints import note_name, noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.segment_proof import CheckedSegment, segment_of
 
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 #: Offsets of a partition that no file of a segment holds.
 Missing = tuple[Segment, TopicPartition, list[OffsetRange]]
 #: Returns what the archive's windows hold of the given offsets, which are sorted and disjoint.

@@ -55,13 +55,13 @@ from kafka_drain.findings import OF_SEALED, OF_WITNESS, Finding, Reason, errors,
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import untold
-from kafka_drain.offsets import TopicPartition, merge
+from kafka_drain.offsets import Ranges, TopicPartition, merge
 from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.cluster_capture import Describe, Described, capture, check_descriptions
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.copy_checks import check_copies
-from kafka_drain.proof.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
+from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings, same_topics
 from kafka_drain.proof.log_tails import (
     archived_tails,
     compare_sealed,

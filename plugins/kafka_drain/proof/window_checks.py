@@ -20,7 +20,7 @@ from kafka_drain.encryption.data_keys import list_keys
 from kafka_drain.errors import KEY_ERRORS, ArchiveError, DataFileError, DataLossError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, within, without
+from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition, count, merge, within, without
 from kafka_drain.proof.sealed_files import Deep, check_records, damage_of, lost_ranges
 from kafka_drain.proof.sealing import Identity
 
@@ -372,9 +372,7 @@ def check_files(
     return [finding for finding in found if finding is not None]
 
 
-def refuse_fewer(
-    window: Window, receipt: Receipt, held: Mapping[TopicPartition, int], way_out: str = ""
-) -> None:
+def refuse_fewer(window: Window, receipt: Receipt, held: Offsets, way_out: str = "") -> None:
     """Refuse a window with fewer records of a partition than the intact files that it replaces.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from upath import UPath
@@ -14,10 +14,16 @@ from kafka_drain.archive.snapshot import SnapshotWindow
 from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
 from kafka_drain.data_files.records import TimestampError
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, within
+from kafka_drain.offsets import (
+    OffsetRange,
+    Ranges,
+    TopicPartition,
+    count,
+    merge,
+    overlapping,
+    within,
+)
 from kafka_drain.proof.content_checks import Tally, together
-
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 
 def content_of_windows(

@@ -46,6 +46,7 @@ from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import (
     OffsetRange,
     Offsets,
+    Ranges,
     TopicPartition,
     count,
     merge,
@@ -55,8 +56,6 @@ from kafka_drain.offsets import (
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.log_tails import archived_tails, unsealed_tails
 from kafka_drain.windows.time_bounds import LOOKAHEAD, TimeBounds
-
-Ranges = Mapping[TopicPartition, list[OffsetRange]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class BackfillPlan:
     ahead: int = 0
     expired: int = 0
     acknowledged: list[str] = field(default_factory=list)
-    accepts: Mapping[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+    accepts: Ranges = field(default_factory=dict)
     replaces: list[str] = field(default_factory=list)
     held: dict[TopicPartition, int] = field(default_factory=dict)
     of_no_interval: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
@@ -465,7 +464,7 @@ def _refuse_expired(
     offsets: Mapping[TopicPartition, OffsetRange],
     first: Offsets,
     owned: Owned,
-    acknowledged: Mapping[TopicPartition, list[OffsetRange]],
+    acknowledged: Ranges,
     frozen: Collection[TopicPartition],
     times_from: Callable[[Sequence[Receipt], TopicPartition, int], Sequence[int]],
 ) -> list[str]:
@@ -660,10 +659,7 @@ def _next_window(snapshot: Snapshot, window: Window) -> Window:
 
 
 def _refuse_shared(
-    window: Window,
-    repairs: Iterable[SnapshotWindow],
-    held: Ranges,
-    files: Collection[str],
+    window: Window, repairs: Iterable[SnapshotWindow], held: Ranges, files: Collection[str]
 ) -> None:
     """Refuse to replace a repair's files that contain more than the interval's own windows did."""
     for repair in repairs:

@@ -40,7 +40,15 @@ from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.identity import next_incarnation, refuse_other_cluster
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, to_spark_json, within, without
+from kafka_drain.offsets import (
+    OffsetRange,
+    Offsets,
+    TopicPartition,
+    merge,
+    to_spark_json,
+    within,
+    without,
+)
 from kafka_drain.outages import REPEAT_SECONDS
 from kafka_drain.output import Level, Line, say
 from kafka_drain.progress import duration_text
@@ -333,9 +341,9 @@ def _beside(
     snapshot: Snapshot,
     cluster: KafkaCluster,
     state: GenerationState,
-    same: Mapping[TopicPartition, int],
-    sealed: Mapping[TopicPartition, int],
-    first: Mapping[TopicPartition, int],
+    same: Offsets,
+    sealed: Offsets,
+    first: Offsets,
     topic_ids: Mapping[str, str],
 ) -> tuple[dict[TopicPartition, int], list[SnapshotWindow]]:
     """Return where partitions beside a rewritten log go on, and the windows to remove.
@@ -363,8 +371,8 @@ def _beside(
 def _drained_again(
     snapshot: Snapshot,
     state: GenerationState,
-    starts: Mapping[TopicPartition, int],
-    first: Mapping[TopicPartition, int],
+    starts: Offsets,
+    first: Offsets,
     topic_ids: Mapping[str, str],
 ) -> list[SnapshotWindow]:
     """Return the windows with offsets that the generation hasn't sealed: repairs drained them.
@@ -557,8 +565,8 @@ def _reason(
 def _check_unsealed(
     archive: Archive,
     state: GenerationState,
-    ends: Mapping[TopicPartition, int],
-    first: Mapping[TopicPartition, int],
+    ends: Offsets,
+    first: Offsets,
     gone: Collection[TopicPartition],
     recreated: Collection[str],
     *,
@@ -603,9 +611,7 @@ def _check_unsealed(
         )
 
 
-def _refuse_short(
-    archive: Archive, cluster: KafkaCluster, ends: Mapping[TopicPartition, int]
-) -> None:
+def _refuse_short(archive: Archive, cluster: KafkaCluster, ends: Offsets) -> None:
     last = cluster.latest(ends, "read_uncommitted")
     short = [tp for tp in ends if last[tp] < ends[tp]]
     if short:
@@ -891,7 +897,7 @@ def never_sealed(recreated: Collection[str], last_read: int | None, last_sealed:
 
 
 def given_up(
-    first: Mapping[TopicPartition, int], held: Mapping[TopicPartition, Sequence[OffsetRange]]
+    first: Offsets, held: Mapping[TopicPartition, Sequence[OffsetRange]]
 ) -> dict[TopicPartition, list[OffsetRange]]:
     """Return the offsets in a set of files that Kafka can no longer deliver.
 

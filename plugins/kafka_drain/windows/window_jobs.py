@@ -45,6 +45,7 @@ from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import (
     OffsetRange,
+    Ranges,
     TopicPartition,
     count,
     merge,
@@ -73,9 +74,7 @@ from kafka_drain.storage.lease import Lease, wait_for_lease
 from kafka_drain.storage.object_retention import retain
 from kafka_drain.storage.paths import hadoop_path, quoted, sync_files
 
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
-
-_NOTHING: Mapping[TopicPartition, list[OffsetRange]] = MappingProxyType({})
+_NOTHING: Ranges = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,10 @@ class WindowJob(SparkJob):
 
     window: Window
     plan: WindowPlan
-    ranges: Mapping[TopicPartition, list[OffsetRange]]
+    ranges: Ranges
     attempt: str
     cluster: KafkaCluster | None = None
-    erased: Mapping[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+    erased: Ranges = field(default_factory=dict)
 
     @property
     def data(self) -> UPath:
@@ -189,12 +188,7 @@ def _create(window: Window, plan: dict[str, Any]) -> bool:
 
 
 def prepare_window(
-    window: Window,
-    ranges: Mapping[TopicPartition, list[OffsetRange]],
-    *,
-    pipeline: Pipeline,
-    cluster: KafkaCluster,
-    folder: Path,
+    window: Window, ranges: Ranges, *, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
 ) -> WindowJob:
     """Write the job spec of a window and assemble the arguments of spark-submit.
 
@@ -398,7 +392,7 @@ def prove_window(
     cluster: KafkaCluster,
     identity: Identity,
     acknowledged: Sequence[str] = (),
-    accepts: Mapping[TopicPartition, list[OffsetRange]] = _NOTHING,
+    accepts: Ranges = _NOTHING,
     *,
     held: Mapping[TopicPartition, int] = MappingProxyType({}),
     replaceable: Accepted = NOTHING,

@@ -26,6 +26,7 @@ from kafka_drain.errors import (
     ConfigError,
     DataLossError,
     KafkaDrainError,
+    KafkaUnavailableError,
     OpenTransactionError,
     StoreUnavailableError,
     TopicError,
@@ -581,6 +582,32 @@ def test_preflight_topic_no_longer_named(
         FakeCluster(logs),
         CheckpointError,
         rf"has drained {gone}, which pipeline 'p' no longer names.*`kafka-drain roll \S+ {left}`",
+    )
+
+
+def test_preflight_partition_not_listed(tmp_path: Path, folder: Path) -> None:
+    """A partition of a topic isn't gone because Kafka doesn't list it: another attempt may pass."""
+    drain_batch(drained_archive(folder), 2, {A0: 20, A1: 5})
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder),
+        FakeCluster({A0: Log(end=30)}),
+        KafkaUnavailableError,
+        r"doesn't list a-1 now.*try again.*`kafka-drain roll \S+ --leave-out a:1`",
+    )
+
+
+def test_preflight_pattern_not_listed(tmp_path: Path, folder: Path) -> None:
+    """Kafka lists no topic that the user may not describe: a pattern names it still."""
+    drain_batch(drained_archive(folder), 2, {A0: 20, A1: 5, B0: 1})
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder, topics=None, topic_pattern="[ab]"),
+        FakeCluster({A0: Log(end=30), A1: Log(end=5)}),
+        CheckpointError,
+        r"has drained b-0, which .* no longer names, or .* ACL DESCRIBE is gone.*--leave-out b`",
     )
 
 

@@ -124,7 +124,7 @@ class Told(KafkaCluster):
         return SimpleNamespace(cluster_id="c", brokers={1: None}, topics={"t": None})
 
     def describe_topics(self, *_: Any, **__: Any) -> dict[str, Future[Any]]:
-        return {"t": done(SimpleNamespace(partitions=[SimpleNamespace(replicas=[1])]))}
+        return {"t": done(SimpleNamespace(partitions=[SimpleNamespace(id=0, replicas=[1])]))}
 
     def describe_configs(self, asked: list[Any], **_: Any) -> dict[Any, Future[Any]]:
         if self.refuses is not None:
@@ -345,10 +345,13 @@ UNKNOWN, DENIED = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATI
 
 
 def test_topics(cluster_of: ClusterOf) -> None:
-    """A topic is described with its partitions in order, and as an archive counts it."""
+    """A topic is described with all partitions in order, and as an archive counts it.
+
+    The broker doesn't list the first one, as one that has just started may not.
+    """
     cluster = cluster_of(Broker())
 
-    assert cluster.topics(["t"]) == {"t": Topic("t", ID, (1, 2))}
+    assert cluster.topics(["t"]) == {"t": Topic("t", ID, (0, 1, 2))}
     assert cluster.ids_of(["t"]) == {"t": ID}
     assert (cluster.topics([]), cluster.ids_of([])) == ({}, {})
     again = next_incarnation(ID)
@@ -362,7 +365,7 @@ def test_topics_not_told(cluster_of: ClusterOf) -> None:
     broker = Broker()
     broker.tells = False
 
-    assert cluster_of(broker).topics(["t"], ["READ"]) == {"t": Topic("t", NO_TOPIC_ID, (1, 2))}
+    assert cluster_of(broker).topics(["t"], ["READ"]) == {"t": Topic("t", NO_TOPIC_ID, (0, 1, 2))}
 
 
 @pytest.mark.parametrize(
@@ -416,7 +419,7 @@ def test_topic_settings(cluster_of: ClusterOf) -> None:
     """A topic's own settings are taken over, those of its brokers aren't."""
     found = cluster_of(Broker()).topic_settings("t")
 
-    assert (found.partitions, found.replication_factor) == (2, 2)
+    assert (found.partitions, found.replication_factor) == (3, 2)
     assert found.config == {"cleanup.policy": "delete"}
     assert found.retention_ms is None
 
@@ -637,6 +640,18 @@ def test_offsets_without_reason(cluster_of: ClusterOf) -> None:
 
     with pytest.raises(KafkaUnavailableError, match=r"asked for an offset of t-0; .*try again$"):
         cluster_of(broker).earliest([T0])
+
+
+def test_offsets_negative(cluster_of: ClusterOf) -> None:
+    """What a service tells as an end isn't taken for an offset if it is none, as -1 is."""
+    broker = Broker()
+    broker.ends = [-1]
+
+    with pytest.raises(KafkaUnavailableError, match=r"tells -1 as .* of t-0; .*try again$"):
+        cluster_of(broker).earliest([T0])
+    with pytest.raises(KafkaUnavailableError, match=r"tells -1 as"):
+        cluster_of(broker).latest([T0], "read_committed")
+    assert cluster_of(broker).at_times({T0: 5}) == {T0: -1}
 
 
 @pytest.mark.parametrize(

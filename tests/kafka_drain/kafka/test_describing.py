@@ -71,14 +71,15 @@ def test_topic_state_config() -> None:
         ConfigEntry("secret", "x", own.value, is_sensitive=True),
         ConfigEntry("none", None, own.value),
     ]
-    partition = SimpleNamespace(replicas=[1, 2])
-    described = SimpleNamespace(topic_id="id", partitions=[partition, SimpleNamespace(replicas=[])])
+    # A broker that has just started needn't list each partition.
+    partitions = [SimpleNamespace(id=2, replicas=[1, 2]), SimpleNamespace(id=0, replicas=[])]
+    described = SimpleNamespace(topic_id="id", partitions=partitions)
 
     found = _topic_state("orders", described, entries)
 
     assert [*found.config.items()] == [("cleanup.policy", "compact"), ("retention.ms", "5")]
     assert found.inherited == {"max.message.bytes": "9", "min.insync.replicas": "2"}
-    assert (found.partitions, found.replication_factor, found.id) == (2, 2, "id")
+    assert (found.partitions, found.replication_factor, found.id) == (3, 2, "id")
 
 
 def answered(answer: Any) -> Future[Any]:
@@ -169,7 +170,7 @@ class Told(AclsOnly):
         )
 
     def describe_topics(self, _: object, **__: object) -> dict[str, Future[Any]]:
-        described = SimpleNamespace(topic_id="i", partitions=[SimpleNamespace(replicas=[1])])
+        described = SimpleNamespace(topic_id="i", partitions=[SimpleNamespace(id=0, replicas=[1])])
         return {name: self.answer(name, described) for name in ("t", "u")}
 
     def describe_configs(self, resources: Any, **_: object) -> dict[Any, Future[Any]]:

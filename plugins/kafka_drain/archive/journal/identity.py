@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import Offsets
 
 #: Value of the journal's notes that have no document.
 ACCEPTED = "accepted"
@@ -88,10 +88,7 @@ def identity_differs(
 
 
 def generation_differs(
-    number: int | None,
-    topics: Mapping[str, str] | None,
-    starts: Mapping[TopicPartition, int],
-    receipt: Receipt,
+    number: int | None, topics: Mapping[str, str] | None, starts: Offsets, receipt: Receipt
 ) -> str:
     """Return the contradiction between generation.json and the newest receipt; empty for none.
 
