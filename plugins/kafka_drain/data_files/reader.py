@@ -25,12 +25,7 @@ from kafka_drain.data_files.batch_sizes import BATCH_BYTES
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.data_files.records import DataPath, RowBounds, TimestampError, milliseconds
 from kafka_drain.data_files.scalars import number, text
-from kafka_drain.errors import (
-    KEY_ERRORS,
-    DataFileError,
-    MachineError,
-    StoreUnavailableError,
-)
+from kafka_drain.errors import KEY_ERRORS, DataFileError, MachineError, StoreUnavailableError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.storage.outages import naming_outages
 

@@ -18,12 +18,7 @@ from typing import Any, cast
 
 from kafka_drain.clock import now_text
 from kafka_drain.encryption.kms import KEY_BYTES, KmsError, KmsSilentError, open_kms
-from kafka_drain.errors import (
-    ArchiveError,
-    KeyUnavailableError,
-    KmsUnavailableError,
-    MachineError,
-)
+from kafka_drain.errors import ArchiveError, KeyUnavailableError, KmsUnavailableError, MachineError
 from kafka_drain.storage.outages import lies_in_store
 
 #: The archive's folder of data keys.

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from kafka_drain.errors import MachineError
-from kafka_drain.storage.outages import asks_for_later, is_later
+from kafka_drain.storage.outages import asks_for_later, code_of, is_later
 
 #: Environment variable with the path of the file with master keys.
 FILE_VARIABLE = "KAFKA_DRAIN_KEY_FILE"
@@ -216,9 +216,7 @@ class AwsKms:
 
 def _remedy(error: Exception, master: str) -> str:
     """Return what to do about an alias that leads to another key than it did; empty otherwise."""
-    answer = getattr(error, "response", None)
-    code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
-    if code != "IncorrectKeyException" or "alias/" not in master:
+    if code_of(error) != "IncorrectKeyException" or "alias/" not in master:
         return ""
     return (
         f". {master} led to another key when this was wrapped: let it lead there again, wrap the "

@@ -15,6 +15,7 @@ from upath import UPath
 
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.object_retention import creation_options, gcs_retention
+from kafka_drain.storage.outages import code_of
 
 #: S3's error codes for a conditional write that failed or conflicted with another write.
 _REFUSALS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409")
@@ -116,7 +117,5 @@ def is_refused(error: Exception) -> bool:
     # gcsfs makes FileExistsError of each condition that isn't met, adlfs of an object that exists.
     if isinstance(error, FileExistsError):
         return True
-    answer = getattr(error.__cause__, "response", None)
-    code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    return code in _REFUSALS or status in _STATUSES
+    return code_of(error.__cause__) in _REFUSALS or status in _STATUSES

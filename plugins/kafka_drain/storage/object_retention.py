@@ -28,7 +28,7 @@ from kafka_drain.storage.immutability import (
     Retention,
     to_set,
 )
-from kafka_drain.storage.outages import is_momentary
+from kafka_drain.storage.outages import code_of, is_momentary
 from kafka_drain.storage.paths import is_local
 from kafka_drain.storage.s3 import S3_SCHEMES
 
@@ -81,8 +81,7 @@ def _able_on_s3(files: Any, path: str) -> str:
     except PermissionError as error:
         return f"its Object Lock can't be asked for ({error})"
     except OSError as error:
-        answer = getattr(error.__cause__, "response", None) or {}
-        code = answer.get("Error", {}).get("Code", "")
+        code = code_of(error.__cause__)
         if code == "ObjectLockConfigurationNotFoundError":
             return "it has no Object Lock"
         if not code:

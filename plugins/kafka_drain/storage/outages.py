@@ -24,6 +24,12 @@ _NOT_SILENT = {
 #: HTTP's statuses below 500 with which a server asks for a later attempt, and those from 500 with
 #: which it doesn't: it will never do it.
 _LATER, _NEVER = (408, 429), (501, 505, 507, 511)
+#: S3's codes for a refusal (403) that no right of the login undoes, and what does.
+_REMEDIES = {
+    "InvalidObjectState": "run `aws s3api restore-object`, and keep lifecycle rules off it",
+    "RequestTimeTooSkewed": "set this machine's clock",
+    "ExpiredToken": "renew the credentials, which have expired",
+}
 #: Parts of the codes with which S3 and the services that act like it ask for fewer requests.
 _TOO_MANY = ("SlowDown", "Throttl")
 
@@ -51,15 +57,16 @@ def naming_outages(path: object) -> Iterator[None]:
     except Exception as error:
         if not lies_in_store(path) or not _is_outage(error):
             raise
-        raise StoreUnavailableError(
-            f"{path} can't be read from its store: {type(error).__name__}: {error}; check that "
-            "the store is running, and that the credentials allow reading"
-        ) from error
+        seen = f"{path} can't be read from its store: {type(error).__name__}: {error}"
+        remedy = "check that the store is running, and that the credentials allow reading"
+        raise StoreUnavailableError(f"{seen}; {remedy_of(error) or remedy}") from error
 
 
 @contextmanager
 def naming_silence(path: object) -> Iterator[None]:
     """Report what a store's package raises when nothing answers, or says that it is busy.
+
+    So are refusals that aren't for the login's rights.
 
     Args:
         path: The path being asked for; errors of local paths pass unchanged, as do other answers.
@@ -70,6 +77,8 @@ def naming_silence(path: object) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if remedy := remedy_of(error):
+            raise StoreUnavailableError(f"{path} can't be read: {error}; {remedy}") from error
         if not may_pass(path, error):
             raise
         raise StoreUnavailableError(
@@ -106,9 +115,22 @@ def asks_for_later(answer: BaseException | None) -> bool:
     said = getattr(answer, "response", None)
     if not isinstance(said, dict):
         return False
-    code = str(said.get("Error", {}).get("Code", ""))
     status = said.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return is_later(status) or any(part in code for part in _TOO_MANY)
+    return is_later(status) or any(part in code_of(answer) for part in _TOO_MANY)
+
+
+def code_of(answer: BaseException | None) -> str:
+    """Return S3's code in botocore's exception for an answer; empty for others."""
+    said = getattr(answer, "response", None)
+    return str(said.get("Error", {}).get("Code", "")) if isinstance(said, dict) else ""
+
+
+def remedy_of(error: BaseException) -> str:
+    """Return what helps against a refusal that isn't for the login's rights; empty for others.
+
+    s3fs makes a PermissionError of it, as of those.
+    """
+    return _REMEDIES.get(code_of(error.__cause__), "")
 
 
 def is_later(status: int) -> bool:

@@ -18,7 +18,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
 from kafka_drain.storage.gcs import EMULATOR, GCS_SCHEMES
-from kafka_drain.storage.outages import naming_outages, naming_silence
+from kafka_drain.storage.outages import naming_outages, naming_silence, remedy_of
 from kafka_drain.storage.s3 import S3_SCHEMES
 from kafka_drain.storage.schemes import ALIASES, HDFS, PACKAGES, normalised, refuse_login
 
@@ -336,10 +336,11 @@ def require_reachable(root: UPath) -> None:
             f"{bucket} doesn't exist; create the bucket, or correct the archive's URL"
         ) from error
     except PermissionError as error:
-        raise ArchiveError(
-            f"{root} can't be listed: {error}; check the credentials (AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, a profile or a role), and that they allow listing and reading"
-        ) from error
+        login = (
+            "check the credentials (key, profile or role), and that they allow listing and reads"
+        )
+        why = remedy_of(error) or login
+        raise ArchiveError(f"{root} can't be listed: {error}; {why}") from error
     except Exception as error:
         # Each store has its own exceptions: no response, no such host, no credentials.
         name = type(error).__name__

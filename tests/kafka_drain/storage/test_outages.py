@@ -137,6 +137,27 @@ def test_naming_outages(error: Exception, is_outage: bool) -> None:
     assert isinstance(raised.value, StoreUnavailableError) is is_outage
 
 
+@pytest.mark.parametrize("naming", [naming_outages, naming_silence])
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("InvalidObjectState", "run `aws s3api restore-object`"),
+        ("RequestTimeTooSkewed", "set this machine's clock"),
+        ("ExpiredToken", "renew the credentials"),
+    ],
+)
+def test_naming_refusals(code: str, remedy: str, naming: Any) -> None:
+    """A refusal that no right of the login undoes isn't put down to its rights."""
+    refused = PermissionError("no")
+    refused.__cause__ = translated(403, code).__cause__
+
+    with pytest.raises(StoreUnavailableError) as raised, naming(PLACE):
+        raise refused
+
+    assert remedy in str(raised.value)
+    assert "allow reading" not in str(raised.value)
+
+
 @each_of(
     "status, later",
     [
