@@ -55,7 +55,7 @@ from kafka_drain.kafka.single_records import (
     read_times,
     sample_records,
 )
-from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings, partitions_of
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings, numbered, partitions_of
 from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition
 from kafka_drain.outages import watch
 
@@ -209,7 +209,7 @@ class KafkaCluster:
 
         described: dict[str, Topic] = {}
         for name, answer in self.admin.ask(ask).items():
-            partitions = tuple(range(partitions_of(answer)))
+            partitions = tuple(numbered(p.id for p in answer.partitions))
             told = answer.authorized_operations
             allowed = None if told is None else {operation.name for operation in told}
             require_access(self.config, name, allowed, needed)

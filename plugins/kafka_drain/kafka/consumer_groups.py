@@ -23,6 +23,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.admin import Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
+from kafka_drain.kafka.topics import numbered
 from kafka_drain.offsets import TopicPartition
 
 T = TypeVar("T")
@@ -208,7 +209,7 @@ class ConsumerGroups:
                 TopicPartition(name, partition)
                 for name, topic in listed.topics.items()
                 if name not in INTERNAL_TOPICS
-                for partition in topic.partitions
+                for partition in numbered(topic.partitions)
             ),
         )
 

@@ -40,7 +40,7 @@ from kafka_drain.kafka.cluster_state import (
     TopicState,
 )
 from kafka_drain.kafka.consumer_groups import OffsetReader, groups_of_all_types
-from kafka_drain.kafka.topics import partitions_of
+from kafka_drain.kafka.topics import numbered, partitions_of
 
 T = TypeVar("T")
 
@@ -299,7 +299,7 @@ class ClusterDescriber:
             KafkaTopicPartition(name, partition)
             for name in sorted(topics)
             if name in listed
-            for partition in sorted(listed[name].partitions)
+            for partition in numbered(listed[name].partitions)
         ]
 
     def _committed(

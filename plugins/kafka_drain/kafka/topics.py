@@ -18,12 +18,17 @@ SEGMENT_BYTES = 1 << 30
 
 
 def partitions_of(described: Any) -> int:
-    """Return the number of partitions of a topic as librdkafka describes it.
+    """Return the number of partitions of a topic as librdkafka describes it."""
+    return len(numbered(partition.id for partition in described.partitions))
+
+
+def numbered(listed: Iterable[int]) -> range:
+    """Return the partitions of a topic, of which a broker lists some.
 
     They are numbered without a gap: what is missing between them, a broker that has just started
     doesn't know yet.
     """
-    return 1 + max((partition.id for partition in described.partitions), default=-1)
+    return range(1 + max(listed, default=-1))
 
 
 def largest_batch(config: Mapping[str, str]) -> int:

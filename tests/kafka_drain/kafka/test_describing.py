@@ -230,6 +230,16 @@ Describe = Callable[..., ClusterState]
 DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
+def test_describe_partition_not_listed(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's offsets in a partition that a broker doesn't list, but must have, are asked for."""
+    listed = SimpleNamespace(cluster_id="c", topics={"t": SimpleNamespace(partitions=[2, 0])})
+    monkeypatch.setattr(Told, "list_topics", lambda *_, **__: listed)
+
+    [group] = describe(Told()).groups or ()
+
+    assert [(each.topic, each.partition) for each in group.offsets] == [("t", n) for n in range(3)]
+
+
 def test_describe(describe: Describe) -> None:
     """All parts are told, in an order that doesn't depend on the answers'."""
     found = describe(Told())
