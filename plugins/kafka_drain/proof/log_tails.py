@@ -451,7 +451,7 @@ def _records_at_gaps(
         left = {tp: at for tp, at in left.items() if at < stable[tp]}
         if not left:
             break
-        seen = _first_committed(cluster, left)
+        seen = _first_committed(cluster, left, stable)
         left = {}
         for tp, at in ((tp, record.offset) for tp, record in seen.items()):
             gap = _gap_at(snapshot, tp, at) if at < sealed[tp] else None
@@ -463,17 +463,19 @@ def _records_at_gaps(
 
 
 def _first_committed(
-    cluster: KafkaCluster, offsets: Offsets
+    cluster: KafkaCluster, offsets: Offsets, stable: Offsets
 ) -> Mapping[TopicPartition, SeenRecord]:
     """Return the first committed record of each partition from an offset on.
 
     Of a damaged batch, nothing is known: it may have come since, and whoever drains it says so.
     """
     try:
-        return cluster.single_records(offsets, "read_committed")
+        return cluster.single_records(offsets, "read_committed", ends=stable)
     except SourceRecordError:
         each = [{tp: at} for tp, at in offsets.items()] if len(offsets) > 1 else []
-        return {tp: seen for one in each for tp, seen in _first_committed(cluster, one).items()}
+        return {
+            tp: seen for one in each for tp, seen in _first_committed(cluster, one, stable).items()
+        }
 
 
 def _gap_at(snapshot: Snapshot, tp: TopicPartition, offset: int) -> Gap | None:
@@ -509,12 +511,13 @@ def newest_records_in(
     """
     found: dict[TopicPartition, SeenRecord] = {}
     left, step = dict(spans), 1
+    ends = {tp: span.end for tp, span in spans.items()}
     while left := {tp: span for tp, span in left.items() if span}:
         asked = {
             tp: (span.start + span.end) // 2 if tp in found else max(span.start, span.end - step)
             for tp, span in left.items()
         }
-        seen = cluster.single_records(asked)
+        seen = cluster.single_records(asked, ends=ends)
         for tp, at in asked.items():
             span, record = left[tp], seen.get(tp)
             if record is not None and record.offset in span:

@@ -138,8 +138,11 @@ def test_newest_records_in_property(there: set[int], start: int, length: int) ->
     requests = []
 
     class Log:
-        def single_records(self, asked: dict[TopicPartition, int]) -> dict[Any, SeenRecord]:
+        def single_records(
+            self, asked: dict[TopicPartition, int], ends: Any
+        ) -> dict[Any, SeenRecord]:
             requests.append(asked)
+            assert ends == {A: span.end}
             later = [offset for offset in there if offset >= asked[A]]
             return {A: SeenRecord(min(later), frozenset(), None)} if later else {}
 
@@ -390,6 +393,20 @@ def test_compare_sealed_damaged_batch(made: MadeArchive) -> None:
     tails = archived_tails(made.archive.snapshot(), [A, B])
     assert tails == {}
     assert at_gaps(made, cluster) == {B: 0}
+
+
+def test_compare_sealed_replica_behind(made: MadeArchive) -> None:
+    """A replica that has yet to learn of a record at a gap isn't taken for a log without one."""
+    made.seal({A: dense(0, 10, FIRST_MS)}, gaps=[gap(10, 20)])
+    cluster = cluster_of(as_archived())
+    read = cluster.single_records
+
+    def behind(asked: Any, isolation_level: str = "read_uncommitted", ends: Any = None) -> Any:
+        return read(asked, isolation_level) if ends else {}
+
+    cluster.single_records = behind  # type: ignore[method-assign]
+
+    assert at_gaps(made, cluster) == {A: 10}
 
 
 def test_compare_sealed_open_transaction(made: MadeArchive) -> None:
