@@ -32,7 +32,8 @@ def settings_of(monkeypatch: pytest.MonkeyPatch, **config: tuple[str, ConfigSour
         name: ConfigEntry(name, value, source.value) for name, (value, source) in said.items()
     }
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "nobody:1"}))
-    described = SimpleNamespace(partitions=[SimpleNamespace(replicas=[1])] * 2)
+    partitions = [SimpleNamespace(id=number, replicas=[1]) for number in range(2)]
+    described = SimpleNamespace(partitions=partitions)
     monkeypatch.setattr(KafkaCluster, "_topic_config", lambda *_: entries)
     monkeypatch.setattr(cluster, "admin", SimpleNamespace(ask=lambda _: described))
     return cluster.topic_settings("flights")
