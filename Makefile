@@ -56,7 +56,7 @@ broker: setup ## start only a Kafka broker and print its address
 
 test: setup ## run all checks and tests: without Java, and with a real broker, Spark and Airflow
 	@# Short parts last, so that no long one is left alone at the end; but first what fails in a minute.
-	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 5 \
+	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 4 \
 	  "rules=$(MAKE) --no-print-directory check licences rules" \
 	  "spark=$(MAKE) --no-print-directory class-archive && $(PYTHON_ENV) -m pytest -m '$(HERE) and spark' tests/integration" \
 	  "core=$(PYTHON_ENV) -m pytest -m 'not integration' tests/kafka_drain" \
