@@ -26,6 +26,7 @@ __all__ = ["AirflowError", "LocalAirflow"]
 
 ROOT = Path(__file__).resolve().parents[1]
 BINARIES = Path(sys.executable).parent
+IS_2 = version("apache-airflow").startswith("2.")
 #: Time limit for the process that runs commands to exit.
 SESSION_SECONDS = 30.0
 # Log lines of Airflow 3, `[info     ] the message [the.logger] loc=…`, and of Airflow 2,
@@ -80,7 +81,7 @@ class LocalAirflow:
         self.dags = dags
         self.database = database or f"sqlite:///{self.home}/airflow.db"
         # With SQLite, Airflow 2 accepts only the SequentialExecutor, which Airflow 3 dropped.
-        is_sequential = database is None and version("apache-airflow").startswith("2.")
+        is_sequential = database is None and IS_2
         self.executor = "SequentialExecutor" if is_sequential else "LocalExecutor"
         self._kafka = {"bootstrap.servers": bootstrap_servers, **(kafka or {})}
         self._process: subprocess.Popen[str] | None = None
@@ -114,7 +115,10 @@ class LocalAirflow:
     @property
     def settings(self) -> dict[str, str]:
         """The environment variables that this Airflow needs in addition to the inherited ones."""
+        # After a fork, Airflow 2 closes the pool's connections to the database: its parent's too.
+        unpooled = {"AIRFLOW__DATABASE__SQL_ALCHEMY_POOL_ENABLED": "false"} if IS_2 else {}
         return {
+            **unpooled,
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database,
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),

@@ -246,7 +246,6 @@ WANTED: list[tuple[dict[str, Any], Callable[[Row], bool]]] = [
     ),
     ({"from_time": at(22)}, lambda row: row["timestamp"] >= ms(22)),
     ({"partitions": ["1"], "offset": "7"}, lambda row: (row["partition"], row["offset"]) == (1, 7)),
-    ({"topics": ["other"]}, lambda row: False),
 ]
 
 
