@@ -130,8 +130,6 @@ def recipes(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) ->
     with pytest.MonkeyPatch.context() as variables, LocalPostgres(folder / "postgres") as server:
         # Three seconds: no drain is that fast.
         variables.setenv("RECIPE_LATE_MINUTES", "0.05")
-        # On a busy machine, the API server doesn't answer a starting task within five seconds.
-        variables.setenv("AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT", "60")
         airflow = LocalAirflow(folder, bootstrap_servers, free_port(), dags, server.url)
         with airflow:
             airflow.run("db", "migrate", log="migrate")
