@@ -25,7 +25,7 @@ from kafka_drain.archive.journal.identity import ids_by_topic
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import TimeRange, from_iso, in_utc, milliseconds
-from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition, merge, overlapping
+from kafka_drain.offsets import OffsetRange, Offsets, Ranges, TopicPartition, merge, overlapping
 from kafka_drain.storage.sealed_json import SealError
 from kafka_drain.storage.typed_json import DocumentError, Readable, VersionError
 
@@ -44,9 +44,6 @@ MOST_PARTITIONS = 128
 _FEWEST_TURNS = 11
 
 T = TypeVar("T")
-
-
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 
 class IndexFileError(ValueError):
