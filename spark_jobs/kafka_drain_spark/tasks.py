@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
@@ -61,15 +62,15 @@ def _active_stages(spark: SparkSession) -> Iterator[Any]:
 
 
 #: The finished tasks of each running operation, by session.
-_FINISHED: dict[int, dict[str, int]] = {}
+_FINISHED: WeakKeyDictionary[SparkSession, dict[str, int]] = WeakKeyDictionary()
 
 
 def _finished_remotely(spark: SparkSession) -> int:
-    if id(spark) not in _FINISHED:
-        counts = _FINISHED[id(spark)] = {}
+    if spark not in _FINISHED:
+        counts = _FINISHED[spark] = {}
 
         def hear(stages: Any, inflight_tasks: int, operation_id: str, done: bool) -> None:
             counts[operation_id] = 0 if done else sum(s.num_completed_tasks for s in stages or ())
 
         spark.registerProgressHandler(hear)
-    return sum(_FINISHED[id(spark)].values())
+    return sum(_FINISHED[spark].values())

@@ -400,16 +400,22 @@ def test_sealed_paths_with_other_credentials(tmp_path: Path) -> None:
 
 
 def test_archive_dataset_of_many_segments(tmp_path: Path) -> None:
-    """The work for a file doesn't grow with the number of segments."""
-    made = MadeArchive(tmp_path / "archive", {"t": "1"})
-    for batch in range(120):
-        made.seal({TopicPartition("t", 0): dense(2 * batch, 2 * batch + 2)})
-    made.open_generation()
-    events = segment_events(made.archive.generation(1).receipts())
+    """The work for a segment doesn't grow with the number of files."""
 
-    def work(asked: list[dict[str, Any]]) -> int:
-        return calls_of(lambda: archive_dataset(made.archive, segments=asked))
+    def work_for_segment(files: int) -> float:
+        made = MadeArchive(tmp_path / f"archive-{files}", {"t": "1"})
+        for batch in range(files):
+            made.seal({TopicPartition("t", 0): dense(2 * batch, 2 * batch + 2)})
+        made.open_generation()
+        events = segment_events(made.archive.generation(1).receipts())
 
-    assert len(rows_of(archive_dataset(made.archive, segments=events[40:80]))) == 80
-    # Segments that don't touch: a comparison of each with each file would be 6,480 more.
-    assert work(events[::2]) - work(events[::20]) < 6_000
+        def work(asked: list[dict[str, Any]]) -> int:
+            return calls_of(lambda: archive_dataset(made.archive, segments=asked))
+
+        # Segments that don't touch.
+        few, many = events[::10], events[::2]
+        assert len(rows_of(archive_dataset(made.archive, segments=many))) == files
+        return (work(many) - work(few)) / (len(many) - len(few))
+
+    # A comparison with each file would be at least 70 calls more.
+    assert work_for_segment(100) - work_for_segment(30) < 20

@@ -53,6 +53,17 @@ def test_tasks_of_remote() -> None:
     assert len(handlers) == 1
 
 
+def test_tasks_of_remote_after_another() -> None:
+    """A session that stands where an ended one stood has no tasks of that one."""
+    for _ in range(100):
+        handlers: list[Any] = []
+        spark = remote(registerProgressHandler=handlers.append)
+        assert finished_tasks(spark) == 0
+        handlers[0]([SimpleNamespace(num_completed_tasks=1)], 1, "a", False)
+        assert finished_tasks(spark) == 1
+        del spark
+
+
 @pytest.mark.parametrize("is_remote", [True, False])
 def test_save_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_remote: bool
