@@ -117,24 +117,30 @@ def answer_of(options: argparse.Namespace, frozen: FrozenPlan) -> dict[str, Any]
     return {"plan_id": frozen.id, "expires_at": frozen.expires_at}
 
 
-#: Options that say where the plan and what it needs are, and what they are by default.
-_REACH = {
-    "state": None,
-    "kafka_config": None,
-    "bootstrap_servers": None,
-    "master": "local[*]",
-    "deploy_mode": "client",
-    "pipeline": None,
-    "evidence_key": None,
+#: Flags that a plan is made and carried out with, and what isn't in it, by argument; and what each
+#: is by default.
+_REACH: dict[str, tuple[str, object]] = {
+    "state": ("--state", None),
+    "kafka_config": ("--kafka-config", None),
+    "bootstrap_servers": ("--bootstrap-servers", None),
+    "master": ("--master", "local[*]"),
+    "deploy_mode": ("--deploy-mode", "client"),
+    "spark_conf": ("--spark-conf", None),
+    "source_options": ("--source-option", None),
+    "processes": ("--processes", None),
+    "pipeline": ("--pipeline", None),
+    "evidence_key": ("--evidence-key", None),
+    "hash_key_file": ("--hash-key-file", None),
+    "replace_changed": ("--replace-changed", None),
 }
 
 
 def _reach(options: argparse.Namespace) -> list[str]:
     """Return the options with which the plan was made and is found again."""
-    given = ((name, getattr(options, name, usual)) for name, usual in _REACH.items())
-    return [
-        str(word)
-        for name, value in given
-        if value != _REACH[name]
-        for word in (f"--{name.replace('_', '-')}", value)
-    ]
+    words = []
+    for name, (flag, usual) in _REACH.items():
+        value = getattr(options, name, usual)
+        if value is not None and value != usual:
+            values = value if isinstance(value, list) else [value]
+            words += [word for each in values for word in (flag, str(each))]
+    return words

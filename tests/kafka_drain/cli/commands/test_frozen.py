@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plan import FrozenPlan
 from kafka_drain.archive.frozen_plans import list_plans
 from kafka_drain.cli.commands import republish
-from kafka_drain.cli.commands.frozen import frozen_for, refuse_beside_plan
+from kafka_drain.cli.commands.frozen import answer_of, frozen_for, refuse_beside_plan
 from kafka_drain.cli.exit_codes import OK, USAGE
 from kafka_drain.cli.main import main, parser
 from kafka_drain.errors import ConfigError
@@ -164,6 +165,49 @@ def test_republish_approved_as_said(
     code, checked, _ = run(capsys, *words)
     assert (program, code, checked["records"]) == ("kafka-drain", OK, 10)
     assert words[2:-2] == reach
+
+
+@pytest.mark.parametrize(
+    ("command", "planned", "kept"),
+    [
+        ("republish", ["--hash", "key"], ["--processes", "2", "--hash-key-file", "my key"]),
+        (
+            "reprocess",
+            ["--compression", "gzip"],
+            ["--source-option", "a=b", "--replace-changed", "t:0:1-2"],
+        ),
+        ("maintain", ["--retention-days", "3"], ["--pipeline", "my pipeline.json"]),
+        ("erase", ["--topic", "t"], ["--pipeline", "my pipeline.json"]),
+    ],
+)
+def test_answer_of_options(
+    command: str, planned: list[str], kept: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The named command has all options that aren't in the plan, as they were given."""
+    spark = ["--master", "yarn", "--deploy-mode", "cluster"]
+    conf = ["--spark-conf", "a=1", "--spark-conf", "b=2"]
+    given = [*spark, *conf, *kept]
+    options = parser([command]).parse_args([command, "/archive", *planned, *given, "--freeze"])
+    now = datetime.now(timezone.utc).isoformat()
+    frozen = FrozenPlan(
+        kind="maintain",
+        pipeline="made",
+        archive_id="1",
+        created_at=now,
+        expires_at=now,
+        asked={},
+        seen={},
+        text="",
+    )
+
+    answer_of(options, frozen)
+
+    [named] = re.findall("approve it with `(.*)`", capsys.readouterr().err)
+    _, named_command, archive, *words = shlex.split(named)
+    assert (named_command, archive) == (command, "/archive")
+    assert words[-3:] == ["--plan", frozen.id, "--apply"]
+    assert sorted(words[:-3]) == sorted(given)
+    parser([command]).parse_args(shlex.split(named)[1:])
 
 
 def test_republish_of_a_function_approved_as_said(
