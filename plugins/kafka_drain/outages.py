@@ -173,8 +173,8 @@ def slow_requests() -> Look:
         if took < SLOW_SECONDS:
             return None
         return StoreUnavailableError(
-            f"a request to a store has taken {duration_text(took)} so far; check the store's "
-            "address, and that it is running"
+            f"a request to a store has taken {duration_text(took)} so far: unless it lists many "
+            "files or moves a large one, check the store's address, and that it is running"
         )
 
     return look

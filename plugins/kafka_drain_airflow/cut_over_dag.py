@@ -93,7 +93,11 @@ def _step(of: DagArguments, pipeline: Pipeline, step: CutOverStep) -> BaseOperat
     more: dict[str, Any] = {}
     if step is CutOverStep.MIRROR:
         # The next drain makes the lag smaller.
-        more = {"retries": RETRIES, "retry_delay": RETRY_DELAY}
+        more = {
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            "retry_exponential_backoff": False,
+        }
     return of.task(CutOverOperator, step.value, pipeline=pipeline, step=step.value, **more)
 
 

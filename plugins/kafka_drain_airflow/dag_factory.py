@@ -296,7 +296,7 @@ a retry drains only what is missing. For forms, backfills and windows, use the p
         drain = of.task(KafkaDrainGroupOperator, "drain", pipelines=pipelines)
         # A run's state is that of its leaf tasks: without this one, a run whose drain failed would
         # succeed if the validations do.
-        done = DoneOperator(task_id="done")
+        done = of.task(DoneOperator, "done")
         drain >> done
         for pipeline in pipelines:
             validate = of.task(

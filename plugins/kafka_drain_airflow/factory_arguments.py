@@ -186,6 +186,10 @@ def task_with(
         for name, value in given.items():
             if name == "outlets":
                 arguments[name] = [*arguments.get(name, ()), *value]
+            elif name in own and name.startswith("retr"):
+                # A pattern of many tasks doesn't mean one that has its own number of tries.
+                if pattern in (task_id, f"{kind}.{task_id}"):
+                    arguments[name] = value
             elif name in own or name in ("task_id", "dag"):
                 raise ConfigError(
                     f"task_kwargs: {name} of task {task_id} is set by kafka-drain; for another "

@@ -214,6 +214,10 @@ class FakeCluster:
         if name in self.refused:
             raise TopicError(f"Kafka at fake:9092 answered: {name} is against the policy")
 
+    def existing(self, names: Iterable[str]) -> set[str]:
+        listed = {*names}.intersection(self.topic_names())
+        return listed | self.ids_of({*names} - listed).keys()
+
     def ids_of(self, names: Collection[str]) -> dict[str, str]:
         there = {tp.topic for tp in self.logs}
         return {name: self.topics([name])[name].id for name in names if name in there}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import Asset
 
+from kafka_drain.config.cut_over import CutOver
 from kafka_drain.config.drill import Drill
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
@@ -238,3 +239,27 @@ def test_factory_start_date_in_zone() -> None:
     )
 
     assert dags["drain_orders"].timetable._timezone.utcoffset(None) == timedelta(hours=5)
+
+
+def test_factory_task_kwargs_of_whole_group() -> None:
+    """A pattern for all tasks means a group's last one too."""
+    dags = create_group_dags(
+        "g", [ORDERS, ITEMS], task_kwargs={"*": {"queue": "kafka"}, "done": {"pool": "a"}}
+    )
+
+    assert {task.queue for task in dags["drain_group_g"].tasks} == {"kafka"}
+    assert dags["drain_group_g"].get_task("done").pool == "a"
+
+
+def test_factory_task_kwargs_of_mirror() -> None:
+    """The mirror keeps its many tries, unless it is named itself."""
+    moved = ITEMS.model_copy(update={"cut_over": CutOver(kafka_conn_id="b")})
+
+    def dag_of(**given: Any) -> Any:
+        return create_dags(moved, **given)["cut_over_items"]
+
+    dag = dag_of(task_kwargs={"*": {"retries": 5}}, default_args={"retry_exponential_backoff": 2})
+    assert (dag.get_task("mirror").retries, dag.get_task("groups").retries) == (288, 5)
+    assert not dag.get_task("mirror").retry_exponential_backoff
+    named = dag_of(task_kwargs={"cut_over.mirror": {"retries": 7}})
+    assert named.get_task("mirror").retries == 7

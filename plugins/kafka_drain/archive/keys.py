@@ -194,11 +194,13 @@ class Rewrap:
             target = self.root / FOLDER / file_name(id_, version_of(path) + 1)
             if not create_document(target, new):
                 raise ArchiveError(f"{target} was written by somebody else; run this again")
-        older = older_documents(self.root)
-        # Of what an earlier run wrote, only an older document may still hold the data key.
-        self.check_kept()
-        for path in older:
+        newest = list_keys(self.root)
+        for path in older_documents(self.root):
+            # Of what an earlier run wrote, only an older document may still hold the data key.
+            if _id_of(path) not in self.due:
+                self._open(newest[_id_of(path)])
             path.unlink(missing_ok=True)
+        self.check_kept()
 
     def check_kept(self) -> None:
         """Refuse data keys that name the new master key already, unless it opens them.

@@ -147,7 +147,13 @@ def _records_of_others(
         for tp, (last, start) in sorted(between.items())
         if max(last, begins[tp]) < start
     }
-    following = cluster.single_records({tp: s.start for tp, s in spans.items()}, "read_committed")
+    # The replica that is asked may be behind.
+    stable = cluster.latest(spans, "read_committed")
+    following = cluster.single_records(
+        {tp: span.start for tp, span in spans.items()},
+        "read_committed",
+        ends={tp: min(stable[tp], span.end) for tp, span in spans.items()},
+    )
     for tp, span in spans.items():
         if tp in following and following[tp].offset < span.end:
             yield tp, _records_in(cluster, tp, span)
@@ -183,7 +189,7 @@ def misplaced_groups(
     """Return groups whose offsets differ from the translated ones, in either cluster."""
     found = []
     mirrored = {part.source.topic for run in runs for part in read_map(run).partitions}
-    described = source.topics(mirrored & set(source.topic_names()))
+    described = source.topics(source.existing(mirrored))
     there = [TopicPartition(name, p) for name, topic in described.items() for p in topic.partitions]
     for name in names:
         record = newest_record(runs, name)

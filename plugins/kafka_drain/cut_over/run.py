@@ -59,7 +59,7 @@ from kafka_drain.proof.cluster_capture import capture, describe_with, parts_befo
 from kafka_drain.republish.groups.applying import apply_plan, undo_all
 from kafka_drain.republish.groups.archived import archived_offsets
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
-from kafka_drain.republish.groups.planning import plan_group, read_map
+from kafka_drain.republish.groups.planning import look_beside, plan_group, read_map
 from kafka_drain.republish.groups.translation import TranslationPlan
 from kafka_drain.republish.planning.binding import refuse_other_target
 from kafka_drain.republish.planning.follow import follower_key, next_run, previous_binding, runs_of
@@ -340,7 +340,7 @@ class CutOver:
         return sorted({*self._names(), *found})
 
     def _translate(self, names: list[str], mirror: Mirror) -> list[CutOverGroupRow]:
-        rows = []
+        rows: list[CutOverGroupRow] = []
         groups = ConsumerGroups(self.target.config)
         if names and not mirror.runs:
             raise ConfigError(
@@ -348,13 +348,17 @@ class CutOver:
                 "in the target: nothing has to be moved. Create the topics as docs/recovery.md "
                 "says, and start the clients there. Nothing was changed"
             )
+        if not names:
+            return rows
+        run = mirror.runs[-1]
+        offset_map = read_map(run)
+        beside = look_beside(self.archive, run, offset_map, self.target)
         for name in names:
-            run = mirror.runs[-1]
             records = GroupRecords(run.folder, name)
             plan = plan_group(
                 self.archive,
                 run,
-                read_map(run),
+                offset_map,
                 self.target,
                 groups,
                 records,
@@ -362,12 +366,15 @@ class CutOver:
                 to_group=name,
                 archived=archived_offsets(self.archive.root, name, None),
                 apply=True,
+                beside=beside,
             )
             _, record = apply_plan(plan, records, groups)
             _refuse_read_on(plan, groups)
             if record is None or record.sources != plan.committed:
                 _note_place(plan, records, groups)
             self._tell(CutOverStep.GROUPS, f"{name}: {plan.summary()}")
+            for note in plan.notes:
+                self._tell(CutOverStep.GROUPS, f"{name}: {note}")
             rows.append(
                 CutOverGroupRow(group=name, read_again=plan.read_again, offsets=_rows(plan.after))
             )

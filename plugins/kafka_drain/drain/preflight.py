@@ -506,7 +506,7 @@ def _refuse_unnamed(
         CheckpointError: Names them, and the way on.
     """
     gone = sorted(set(begun) - set(partitions))
-    _refuse_unlisted(snapshot, gone, partitions, pipeline)
+    _refuse_unlisted(gone, partitions, pipeline, way_past_batch(snapshot.root))
     if gone:
         raise CheckpointError(
             f"a drain was stopped in a batch that includes {', '.join(map(str, gone))}, which "
@@ -546,7 +546,8 @@ def _check_drained_topics(
     topics: dict[str, Topic],
 ) -> None:
     gone = sorted(set(start) - set(partitions))
-    _refuse_unlisted(snapshot, gone, partitions, pipeline)
+    way = f"continue with {_without(snapshot, gone, partitions)}"
+    _refuse_unlisted(gone, partitions, pipeline, way)
     if gone:
         # A list of all topics leaves out those that the user may not describe.
         why = (
@@ -573,12 +574,15 @@ def _check_drained_topics(
 
 
 def _refuse_unlisted(
-    snapshot: Snapshot,
     gone: Sequence[TopicPartition],
     partitions: Collection[TopicPartition],
     pipeline: Pipeline,
+    way: str,
 ) -> None:
     """Refuse to go on without a partition of a topic that Kafka lists otherwise.
+
+    Args:
+        way: How to go on if the partition is gone for good.
 
     Raises:
         KafkaUnavailableError: Names them.
@@ -590,7 +594,7 @@ def _refuse_unlisted(
             f"Kafka doesn't list {', '.join(map(str, lacks))} now, only other partitions of the "
             "topic. It never removes one, but a broker that has just started may not know each of "
             "them yet; try again. If it stays so, the topic was recreated with fewer partitions: "
-            f"continue with {_without(snapshot, lacks, partitions)}"
+            f"{way}"
         )
 
 

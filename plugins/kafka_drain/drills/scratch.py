@@ -106,7 +106,7 @@ class Scratch:
         Raises:
             TopicError: When one exists already, or Kafka refuses; the existing one is left alone.
         """
-        there = sorted(settings.keys() & set(self.cluster.topic_names()))
+        there = sorted(self.cluster.existing(settings.keys()))
         if there:
             raise TopicError(
                 f"topic {', '.join(there)} exists, and this drill didn't create it; choose another "

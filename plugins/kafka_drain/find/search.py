@@ -175,6 +175,9 @@ class Search:
         self.recreated = frozenset(name for name, seen in names.items() if seen > 1)
         chosen = self.criteria.selection
         known = {*names, *snapshot.document.topics}
+        if not known.issuperset(chosen.topics):
+            # A backfill may be the first to have read one.
+            known |= {topic for receipt in snapshot.fold.receipts for topic in receipt.topics}
         if unknown := sorted({*chosen.topics} - known):
             raise ArchiveError(
                 f"{self.archive.root} has no topic {', '.join(map(repr, unknown))}; it has "

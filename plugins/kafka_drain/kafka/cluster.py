@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 
 QUICK_SECONDS = 5.0
 
+#: Answers about an unknown partition: a leader's, and librdkafka's of one that isn't listed.
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -228,6 +231,19 @@ class KafkaCluster:
         """
         return {name: topic.id for name, topic in self._describe(names, ("DESCRIBE",)).items()}
 
+    def existing(self, names: Iterable[str]) -> set[str]:
+        """Return those of some topics that exist.
+
+        Kafka's list leaves out topics that this user may not describe, and ours internal ones. So
+        those that aren't listed are asked for by name.
+
+        Raises:
+            AuthorizationError: When describing one isn't allowed: it may exist.
+        """
+        asked = {*names}
+        listed = asked.intersection(self.topic_names())
+        return listed | self.ids_of(asked - listed).keys()
+
     def has_topic(self, name: str) -> bool:
         """Return whether a topic exists."""
         return name in self.topic_names()
@@ -270,6 +286,8 @@ class KafkaCluster:
         is_new = self._create_topic(name, settings)
         deadline = time.monotonic() + self._timeout
         while not self._is_served(name):
+            # It isn't listed to who may not describe it.
+            self._describe([name], ("DESCRIBE",))
             if time.monotonic() >= deadline:
                 raise KafkaUnavailableError(
                     f"topic {name} was created, but {self.config.bootstrap_servers} doesn't serve "
@@ -516,12 +534,12 @@ class KafkaCluster:
                     for tp in [TopicPartition(asked.topic, asked.partition)]
                 }
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if error.args[0].code() not in _UNKNOWN:
                     raise
                 listed = admin.list_topics(timeout=timeout).topics
                 if any(
                     asked.topic not in listed
-                    or asked.partition not in listed[asked.topic].partitions
+                    or asked.partition not in numbered(listed[asked.topic].partitions)
                     for asked in wanted
                 ):
                     raise

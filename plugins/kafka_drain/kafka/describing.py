@@ -169,7 +169,10 @@ class ClusterDescriber:
         counts = about or (lambda acl: acl.is_about(topics, names))
         # Which groups matter isn't known without them.
         missing = "without those on groups, which weren't captured"
-        detail = missing if groups is None and about is None else ""
+        if groups is not None:
+            untold = found[Part.GROUPS].detail
+            missing = "without those on groups that weren't described" if untold else ""
+        detail = missing if about is None else ""
         acls = ask(Part.ACLS, lambda: allowed(lambda: self._acls(counts, detail)))
         users = ask(Part.USERS, lambda: allowed(self._users))
         self.cost.milliseconds = round(1000 * (time.monotonic() - began))
@@ -229,7 +232,8 @@ class ClusterDescriber:
                 topic = answer_of(described[name], REQUEST_SECONDS)
                 entries = answer_of(future, REQUEST_SECONDS)
             except KafkaException as error:
-                missing.append((error, f"{name}: {_failed(error.args[0]).outcome}"))
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or self._lists(name):
+                    missing.append((error, f"{name}: {_failed(error.args[0]).outcome}"))
                 continue
             found.append(_topic_state(name, topic, entries.values()))
         if missing and not found:
@@ -237,6 +241,10 @@ class ClusterDescriber:
         return tuple(sorted(found, key=lambda topic: topic.name)), "; ".join(
             why for _, why in missing
         )
+
+    def _lists(self, topic: str) -> bool:
+        self.cost.requests += 1
+        return topic in self._admin.list_topics(timeout=REQUEST_SECONDS).topics
 
     def _groups(
         self, topics: Collection[str], only: Collection[str] | None, *, sees_all: bool
@@ -295,6 +303,11 @@ class ClusterDescriber:
     def _partitions(self, topics: Collection[str]) -> list[KafkaTopicPartition]:
         self.cost.requests += 1
         listed = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
+        offsets = listed.get("__consumer_offsets")
+        # No broker lists the groups of a partition without a leader. Who may not describe the topic
+        # can't see that.
+        if offsets is not None and any(p.leader < 0 for p in offsets.partitions.values()):
+            raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
         return [
             KafkaTopicPartition(name, partition)
             for name in sorted(topics)

@@ -31,7 +31,12 @@ from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import unlock
 from kafka_drain.encryption.data_keys import open_key, read_keys
-from kafka_drain.errors import KeyUnavailableError, LockedError, ManifestInvalidError
+from kafka_drain.errors import (
+    KEY_ERRORS,
+    KeyUnavailableError,
+    LockedError,
+    ManifestInvalidError,
+)
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.compaction_plan import (
@@ -183,7 +188,7 @@ def refuse_locked(archive: Archive, compaction: Compaction) -> None:
     try:
         for document in read_keys(archive.root).values():
             open_key(document)
-    except KeyUnavailableError:
+    except KEY_ERRORS:
         # Only now: opening thousands of files takes long.
         for file in compaction.files:
             try:

@@ -50,7 +50,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import refuse_other_cluster
-from kafka_drain.maintenance.compact import run_compaction
+from kafka_drain.maintenance.compact import refuse_locked, run_compaction
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.erasure_plan import left_over, plan_rewrites
 from kafka_drain.maintenance.erasure_request import (
@@ -276,8 +276,7 @@ def _known_topics(snapshot: Snapshot) -> set[tuple[str, str]]:
 def _scope(snapshot: Snapshot, cluster: KafkaCluster, known: Iterable[tuple[str, str]]) -> Any:
     refuse_other_cluster(snapshot.root, snapshot.document.cluster_id, cluster.asked())
     cluster = cluster.counting(snapshot.topics_now)
-    there = set(cluster.topic_names())
-    topics = cluster.topics(sorted({topic for topic, _ in known} & there))
+    topics = cluster.topics(cluster.existing({topic for topic, _ in known}))
     parts = [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
     # Behind open transactions too: records that are there now are erased once they are drained.
     ends: dict[tuple[str, str], dict[int, int]] = {}
@@ -680,6 +679,9 @@ def carry_out(
         As `run_erasure` does.
     """
     archive = plan.archive
+    # Before the first is sealed: an erasure that was carried out in part can't be withdrawn.
+    for rewrite in plan.rewrites:
+        refuse_locked(archive, rewrite)
     sealed = []
     for rewrite in plan.rewrites:
         receipt = run_compaction(archive, rewrite, pipeline, runner, run=run)

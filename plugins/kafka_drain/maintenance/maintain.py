@@ -26,7 +26,12 @@ from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import KeyUnavailableError, ManifestInvalidError
+from kafka_drain.errors import (
+    KEY_ERRORS,
+    KafkaDrainError,
+    KeyUnavailableError,
+    ManifestInvalidError,
+)
 from kafka_drain.intervals import TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.compact import (
@@ -232,7 +237,9 @@ def run_maintenance(
         SparkJobError: When Spark failed; the next run starts again.
         ManifestInvalidError: When a window's files don't match what was sealed; none of the files
             that it replaces were removed.
-        KeyUnavailableError: When files' master key can't be had; the others were compacted.
+        KeyUnavailableError: When files' master key can't be had; the others were compacted, or if
+            an erasure must search them, only those that are old enough were deleted.
+        KmsUnavailableError: When their KMS doesn't answer; the others were compacted.
         KafkaDrainError: As `plan_roll` does.
     """
     archive = Archive.at(pipeline.archive)
@@ -253,14 +260,21 @@ def run_maintenance(
         else:
             remove_unsealed(archive)
             remove_superseded(archive, locks)
+            unsearched: KeyUnavailableError | None = None
             # First: what should be erased must not be compacted with the rest.
-            sealed += sweep(archive, pipeline, runner, locks, run=run)
+            try:
+                sealed += sweep(archive, pipeline, runner, locks, run=run)
+            except KeyUnavailableError as error:
+                # Files that nobody can search are deleted for their age alone.
+                unsearched = error
             # Plan again: superseded files were just removed, and the roll may have waited. Without
             # the roll: a generation that couldn't be closed belongs to drains.
             plan = choose(plan_maintenance(pipeline, will_roll=False, clock=clock, locks=locks))
             for line in plan.lines():
                 say(line)
             sealed += _delete(plan, run, locks)
+            if unsearched is not None:
+                raise unsearched
             sealed += _compact(plan, pipeline, runner, run, locks)
         after = list_data_files(archive.root)
         locked = still_locked(archive, locks, after.keys())
@@ -295,11 +309,11 @@ def _compact(
 ) -> list[str]:
     archive = plan.archive
     progress = Progress("bytes", sum(found.group.bytes for found in plan.compactions))
-    done, sealed, locked = 0, list[str](), list[KeyUnavailableError]()
+    done, sealed, locked = 0, list[str](), list[KafkaDrainError]()
     for found in plan.compactions:
         try:
             refuse_locked(archive, found)
-        except KeyUnavailableError as error:
+        except KEY_ERRORS as error:
             # It may be lost for good, and the others mustn't wait for it.
             locked.append(error)
             continue

@@ -11,7 +11,7 @@ from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.receipts import KafkaBounds, Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import DataFileError
+from kafka_drain.errors import DataFileError, TopicError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -278,7 +278,12 @@ def ask_kafka_now(
         pattern = source.get("topic_pattern", "")
         names = cluster.topic_names() if pattern else ()
         new = {name for name in names if re.fullmatch(pattern, name)} - drained
-        for topic in cluster.topics(same | new).values():
+        try:
+            described = cluster.topics(same | new)
+        except TopicError:
+            # One that was never drained has been deleted since it was listed.
+            described = cluster.topics(same)
+        for topic in described.values():
             partitions |= {TopicPartition(topic.name, number) for number in topic.partitions}
     return ask_bounds(cluster, [*partitions]), ids
 

@@ -48,10 +48,7 @@ def topic_ids_now(cluster: KafkaCluster, names: Collection[str]) -> dict[str, st
         AuthorizationError: When describing a topic isn't permitted.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
-    # The list leaves out internal topics, which aren't recreated.
-    listed = {name for name in names if name.startswith("__")}.union(cluster.topic_names())
-    there = cluster.topics(set(names) & listed)
-    return {name: topic.id for name, topic in there.items()}
+    return {name: topic.id for name, topic in cluster.topics(cluster.existing(names)).items()}
 
 
 def refuse_other_incarnations(cluster: KafkaCluster, meant: Mapping[str, str], what: str) -> None:

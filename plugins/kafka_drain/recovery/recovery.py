@@ -311,14 +311,15 @@ def plan_recovery(
     """
     archived = read_archived(archive, at)
     restored = read_restored(archive.state, cluster.cluster_id())
-    existing = set(cluster.topic_names())
     topics = archived.settings.topics or ()
-    names = [topic.name for topic in topics if topic.name in existing]
-    # Groups may be translated to topics of other names.
+    # Groups may be translated, and records be sent, to topics of other names.
     others = {tp.topic for each in restored.groups.values() for one in each for tp in one.after}
+    others |= {each.topic for each in restored.sent}
     all_topics = {topic.name for topic in topics} | archived.held.keys()
+    existing = cluster.existing(others | all_topics)
+    names = [topic.name for topic in topics if topic.name in existing]
     groups = {group.name for group in archived.groups or ()}
-    asked = sorted(existing & (others | all_topics))
+    asked = sorted(existing)
     state = ClusterDescriber(cluster.config).describe(
         asked,
         ASKED,

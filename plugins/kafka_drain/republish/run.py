@@ -177,7 +177,7 @@ def plan_republish(
         )
         replaced = known if plan is None else None
     # Some of a follower's targets may be gone; the plan says whether this run needs them.
-    here = bound.of_topics(cluster.topic_names()) if bound.topics else bound
+    here = bound.of_topics(cluster.existing(bound.topics.keys())) if bound.topics else bound
     if plan is not None:
         _refuse_other_archive(archive, plan)
         here = here.plus(Binding.of_plan(plan))

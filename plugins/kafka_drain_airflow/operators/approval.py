@@ -96,6 +96,8 @@ def approval_task(
     kind = _with_four_eyes(kind) if four_eyes else kind
     if plan_id is not None:
         kind, options = _of_plan(kind), {**options, "plan_id": plan_id}
+    # Airflow's operator would take that of `default_args` for the time to answer.
+    options = {"execution_timeout": None, **options}
     task: BaseOperator = kind(subject=subject, body=body, **options)
     return task
 

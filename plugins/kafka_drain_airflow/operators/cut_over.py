@@ -214,6 +214,8 @@ def approval(task_id: str, *, subject: str, body: str, then: str, back: str) -> 
 
     asks: BaseOperator = CutOverApprovalOperator(
         task_id=task_id,
+        # As in `approval_task`.
+        execution_timeout=None,
         subject=subject,
         body=body,
         options=[CONTINUE, GO_BACK],

@@ -132,8 +132,9 @@ def _refuse_backfill(context: Context, pipelines: Sequence[Pipeline]) -> None:
     from kafka_drain.errors import ConfigError
 
     if is_backfill(context):
-        own = ", ".join(f"drain_{pipeline.name}" for pipeline in pipelines)
+        own = ", ".join(pipeline.name for pipeline in pipelines)
         raise ConfigError(
             "this is a backfill run, but a group drains from its cursors, and nothing of an "
-            f"interval. Nothing was drained; backfill the drains of its pipelines instead: {own}"
+            "interval. Nothing was drained; backfill the DAGs that drain its pipelines instead "
+            f"(by default drain_<pipeline>): {own}"
         )

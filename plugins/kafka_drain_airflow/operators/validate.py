@@ -182,7 +182,12 @@ class ValidateManifestOperator(SparkJobOperator):
         for line in report_lines(report):
             self.log.info("%s", line)
         self.log.info("report: %s", path)
-        overview = note_overview(archive, report, path)
+        try:
+            overview = note_overview(archive, report, path)
+        except (KafkaDrainError, OSError):
+            known = alerts_of(report.all_findings, last_overview(archive), utc_now())
+            self._alert(context, known)
+            raise
         tell_overview(self.pipeline.name, overview, report.seconds)
         drills, unread = self._known_drills()
         alerts = alerts_of(report.all_findings, overview, utc_now(), drills)

@@ -29,6 +29,8 @@ _LOOK = timedelta(hours=1)
 _LONGEST = 10 * 366 * 24 * 60
 #: Time after which a trigger that should have ended counts as one that nobody runs.
 _GRACE = timedelta(minutes=5)
+#: Number of periods whose runs may still be queued or running.
+_EARLIER = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class WatchOperator(FormOperator):
 
     Returns a list of ``trigger_dag_id``, ``trigger_run_id`` and ``conf`` for
     ``TriggerDagRunOperator.expand_kwargs``; ``conf["reason"]`` says why. A drain isn't returned
-    while one is queued or running, and at most once in ``again_minutes``.
+    while one drains, or one that was started here waits, and at most once in ``again_minutes``.
 
     :param pipelines: the pipelines, each with ``watch``
     :param again_minutes: minutes in which a pipeline's drain is started at most once
@@ -229,8 +231,12 @@ def _started(context: Context, dag_id: str, period: Period) -> str:
     """Return why no other run of a DAG may start in a period; empty if one may."""
     task_instance: Any = context["ti"]
     count = getattr(task_instance, "get_dr_count", _count_in_database)
-    if count(dag_id=dag_id, states=["queued", "running"]):
-        return f"a run of {dag_id} is queued or running"
+    # Not any run: those of a backfill wait for hours, and leave the cursor where it is. What else
+    # drains holds the lease.
+    length, kind = period.end - period.start, period.run_id.partition("__")[0]
+    own = [Period.of(period.start - n * length, length, kind).run_id for n in range(_EARLIER)]
+    if count(dag_id=dag_id, states=["queued", "running"], run_ids=own):
+        return f"a run of {dag_id} that was started here is queued or running"
     if count(dag_id=dag_id, run_ids=[period.run_id]):
         return (
             f"one was started after {period.start:%H:%M} UTC, the next may be at {period.end:%H:%M}"
@@ -238,11 +244,9 @@ def _started(context: Context, dag_id: str, period: Period) -> str:
     return ""
 
 
-def _count_in_database(dag_id: str, states: Sequence[str] = (), run_ids: Sequence[str] = ()) -> int:
-    """Count a DAG's runs of some states or ids, on Airflow 2."""
+def _count_in_database(dag_id: str, run_ids: Sequence[str], states: Sequence[str] = ()) -> int:
+    """Count a DAG's runs of some ids, in some states or any, on Airflow 2."""
     from airflow.models.dagrun import DagRun
-    from airflow.utils.state import DagRunState
 
-    found = [DagRun.find(dag_id=dag_id, state=DagRunState(state)) for state in states]
-    found += [DagRun.find(dag_id=dag_id, run_id=run_id) for run_id in run_ids]
-    return sum(map(len, found))
+    found = DagRun.find(dag_id=dag_id, run_id=list(run_ids))
+    return sum(not states or run.state in states for run in found)

@@ -37,7 +37,10 @@ ACCESS_SECONDS = 300.0
 _access: dict[str, tuple[float, StoreAccess]] = {}
 _access_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 _restores = Restores()
-_readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
+#: By connection and parent folder: archives that hang take no thread of those elsewhere.
+_readers: defaultdict[tuple[str, str], ThreadPoolExecutor] = defaultdict(
+    lambda: ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +100,13 @@ def start_of(place: Place) -> FoundStart:
 def _read_all(
     read: Callable[[Place], F], kind: Callable[..., F], places: Sequence[Place]
 ) -> list[F]:
-    reading = [_readers.submit(read, place) for place in places]
+    reading = [_reader_of(place).submit(read, place) for place in places]
     wait(reading, timeout=PATIENCE)
     return [_found(future, kind) for future in reading]
+
+
+def _reader_of(place: Place) -> ThreadPoolExecutor:
+    return _readers[place.conn_id, place.archive.rpartition("/")[0]]
 
 
 def _found(future: Future[F], kind: Callable[..., F]) -> F:

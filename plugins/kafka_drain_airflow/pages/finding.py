@@ -14,7 +14,7 @@ from airflow.models.dag import DagTag
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
-from sqlalchemy import String, and_, cast, exists, func, or_, select
+from sqlalchemy import String, and_, cast, func, or_, select
 
 from kafka_drain_airflow.dag_tags import TAG
 from kafka_drain_airflow.observability.archive_events import (
@@ -132,11 +132,16 @@ def chosen(pages: dict[str, Validation], dag_ids: Collection[str]) -> dict[str, 
 def _by_outlets(session: Any) -> list[Validation]:
     """Return the validations whose archive is an outlet of theirs."""
     task = TaskOutletAssetReference
-    is_validation = exists().where(
-        TaskInstance.dag_id == task.dag_id,
-        TaskInstance.task_id == task.task_id,
-        TaskInstance.operator == VALIDATOR,
+    # By the index: a task that isn't a validation may have years of runs.
+    of_one_run = (
+        select(TaskInstance.operator)
+        .where(TaskInstance.dag_id == task.dag_id, TaskInstance.task_id == task.task_id)
+        .order_by(TaskInstance.run_id.desc())
+        .limit(1)
+        .correlate(task)
+        .scalar_subquery()
     )
+    is_validation = of_one_run == VALIDATOR
     is_archive = cast(AssetModel.extra, String).contains(PIPELINE)
     tag = and_(DagTag.dag_id == TaskOutletAssetReference.dag_id, DagTag.name == TAG)
     rows = session.execute(

@@ -424,3 +424,19 @@ def test_damaged_keys(tmp_path: Path, have: Callable[..., None]) -> None:
     assert "isn't JSON" in told[1][1]
     first.write_bytes(one.replace(b'"old"', b'""').replace(b'"new"', b'""'))
     assert "expected text" in damaged_keys(root)[0].detail
+
+
+def test_rewrap_beside_lost(tmp_path: Path, have: Callable[..., None]) -> None:
+    """A data key that the new master key doesn't open keeps no others' old documents."""
+    root = UPath(tmp_path / "archive")
+    have("old", "new")
+    older = keys_for_writing(root, OLD)
+    keys_for_writing(root, NEW)
+    assert older is not None
+    have("old", "new", new="other")
+
+    with pytest.raises(KeyUnavailableError):
+        plan_rewrap(root, NEW).apply()
+
+    names = [path.name for path in (root / FOLDER).iterdir()]
+    assert [n for n in names if n.startswith(older["current"])] == [f"{older['current']}.0002.json"]

@@ -498,3 +498,26 @@ def test_overview_page_empty() -> None:
 
     assert '<p class="verdict waiting">No archives</p>' in page
     assert "There is no pipeline that you have access to" in page
+
+
+def test_overview_lag_topic_deleted(tmp_path: Path) -> None:
+    """A topic that was deleted since it was listed doesn't end a validation."""
+
+    class Listing(FakeCluster):
+        def topic_names(self) -> list[str]:
+            return [*super().topic_names(), "b9"]
+
+    made = MadeArchive(tmp_path / "archive", {"a": "1"})
+    made.seal({P0: dense(0, 5)})
+    made.archive.create(
+        pipeline="made",
+        cluster_id="cluster-1",
+        topic_ids={"a": "1"},
+        source={"topic_pattern": "a|b.*"},
+        known=made.archive.snapshot().document,
+    )
+    cluster: Any = Listing({P0: Log(end=7)}, id="cluster-1", topic_ids={"a": "1"})
+
+    report = validate_archive(made.archive, cluster)
+
+    assert note_overview(made.archive, report, "reports/r.json")["lag"] == 2

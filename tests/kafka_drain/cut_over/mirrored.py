@@ -197,6 +197,7 @@ class Move:
             metadata={},
             read_again=0,
             summary=lambda: "planned",
+            notes=("a note",),
         )
 
     def cut_over(self, **request: Any) -> CutOver:

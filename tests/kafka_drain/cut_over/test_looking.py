@@ -280,3 +280,22 @@ def test_misplaced_groups_first_commit(move: Move) -> None:
     assert misplaced(move) == [
         "group g is at 5 of t-1 at the source, it was translated without an offset there"
     ]
+
+
+def test_changes_of_target_replica_behind(move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that ends before what its leader has told isn't taken for one without records."""
+    move.mirror()
+    move.made.seal({T0: dense(10, 15)})
+    move.mirror(behind=4)
+    asked: list[Any] = []
+    ask = move.target.single_records
+
+    def told(offsets: Any, level: str, ends: Any = None) -> Any:
+        asked.append(ends)
+        return ask(offsets, level, ends)
+
+    monkeypatch.setattr(move.target, "single_records", told)
+
+    changes_of_target(move.target, move.mirrored())  # type: ignore[arg-type]
+
+    assert asked[-1] == {C0: 14}

@@ -637,6 +637,7 @@ def test_take_groups_asks(
     monkeypatch.setattr(module, "describe_with", describe)
     monkeypatch.setattr(module, "archived_offsets", lambda _, *of: of)
     monkeypatch.setattr(module, "plan_group", planned)
+    monkeypatch.setattr(module, "look_beside", lambda _, run, *__: run.key)
     move.take(CutOverStep.GROUPS, groups=())
 
     newest = move.mirrored().runs[-1]
@@ -647,9 +648,16 @@ def test_take_groups_asks(
     assert (archive, run.key, target) == (move.made.archive, newest.key, move.target)
     assert offset_map.run == newest.key
     assert groups is move.at(move.target)
-    assert named == {"group": "g", "to_group": "g", "archived": ("g", None), "apply": True}
+    assert named == {
+        "group": "g",
+        "to_group": "g",
+        "archived": ("g", None),
+        "apply": True,
+        "beside": newest.key,
+    }
     assert records.newest_open() is not None
     assert any("groups: g: planned" in line for line in said)
+    assert any("groups: g: a note" in line for line in said)
 
 
 @pytest.mark.parametrize("groups", [(), ("h",)])
@@ -825,3 +833,17 @@ def test_take_groups_source_silent(
     answer = told(names=("g", "new"))
     taken = move.take(CutOverStep.GROUPS, groups=groups).groups or []
     assert [row.group for row in taken] == list(groups or ("g", "new"))
+
+
+def test_take_groups_reads_runs_once(
+    move: Move, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many groups move, the mirror's runs are read once."""
+    move.at(move.source).offsets["h"] = {T0: Committed(4)}
+    looks: list[Any] = []
+    monkeypatch.setattr(module, "look_beside", lambda *given: looks.append(given))
+    described(move, names=("g", "h"))
+    move.through(CutOverStep.LAST_MIRROR)
+    move.take(CutOverStep.GROUPS, groups=("g", "h"))
+
+    assert len(looks) == 1

@@ -1142,3 +1142,16 @@ def test_preflight_not_readable(folder: Path) -> None:
     """A topic that may be described but not read is refused."""
     with pytest.raises(AuthorizationError, match="READ"):
         preflight(pipeline_to(folder), cluster_of(allowed={"a": {"DESCRIBE"}}))  # type: ignore[arg-type]
+
+
+def test_preflight_pending_partition_not_listed(tmp_path: Path, folder: Path) -> None:
+    """What only a planned batch has can't be left out by a roll: its way is another."""
+    plan_batch(drained_archive(folder), 2, {A0: 30, A1: 5, TopicPartition("a", 2): 3})
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder),
+        cluster_of(end=30),
+        KafkaUnavailableError,
+        r"doesn't list a-2 now.*`kafka-drain validate \S+`, then `kafka-drain roll \S+`",
+    )

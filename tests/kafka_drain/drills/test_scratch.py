@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timezone
 from typing import Any
 
@@ -34,8 +35,8 @@ class Topics:
     def cluster_id(self) -> str:
         return "cluster-1"
 
-    def topic_names(self) -> list[str]:
-        return sorted(self.there)
+    def existing(self, names: Collection[str]) -> set[str]:
+        return {*names} & self.there.keys()
 
     def create_topic(self, name: str, settings: TopicSettings) -> None:
         if name == self.fails_at:

@@ -23,6 +23,7 @@ from kafka_drain.find import plan, search
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import Position, parts_of
 from kafka_drain.find.search import Match, Search, bounds_of, rows_inside
+from kafka_drain.offsets import TopicPartition
 from tests.kafka_drain import golden
 from tests.kafka_drain.data_files.test_reader import avro_bytes, json_line
 from tests.kafka_drain.find.held_files import A0, A1, held
@@ -469,3 +470,14 @@ def test_bounds_ranges_of_one() -> None:
 
     assert bounds_of([ranged, *whole], some) == RowBounds(None, 0, None)
     assert bounds_of([ranged, ranged], some) == RowBounds(0, 3, 5)
+
+
+def test_search_topic_of_a_window(tmp_path: Path) -> None:
+    """A topic that only a backfill has read is one of the archive's."""
+    made = MadeArchive(tmp_path / "made", {"a": "id-a"})
+    made.seal({A0: dense(0, 3)})
+    made.open_generation()
+    made.topic_ids["b"] = "id-b"
+    made.seal_window("0_1", {TopicPartition("b", 0): dense(0, 2)})
+
+    assert found(made.archive, topics=["b"]) == [(0, 0), (0, 1)]

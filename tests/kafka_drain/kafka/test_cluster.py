@@ -222,6 +222,29 @@ def failed(code: int) -> Future[Any]:
     return future
 
 
+class Gap(NotYet):
+    """A cluster whose broker doesn't list a partition between others."""
+
+    def list_topics(self, **_: Any) -> Any:
+        topic = SimpleNamespace(partitions={0: None, 2: None})
+        return SimpleNamespace(cluster_id="c", topics={"t": topic})
+
+    def list_offsets(self, asked: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        if not self._unknown:
+            return super().list_offsets(asked)
+        self._unknown -= 1
+        return {each: failed(KafkaError._UNKNOWN_PARTITION) for each in asked}
+
+
+@pytest.mark.parametrize(("partition", "is_there"), [(1, True), (3, False)])
+def test_offsets_not_listed(partition: int, is_there: bool) -> None:
+    """A partition between listed ones exists, and is asked for again; one behind them doesn't."""
+    tp = TopicPartition("t", partition)
+
+    with nullcontext() if is_there else pytest.raises(TopicError):
+        assert Gap(3, unknown=2).earliest([tp]) == {tp: 7}
+
+
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 #: The longest wait for an answer.
 SECONDS = 7.0
@@ -714,3 +737,33 @@ def test_watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert looks == {"Kafka at k:1": cluster.look}
     assert said == ["Kafka: cluster abc at k:1"]
+
+
+def test_create_topic_hidden(cluster_of: ClusterOf) -> None:
+    """Who may not describe a new topic is told so."""
+    broker = Broker(None)
+    broker.errors["describe"] = [DENIED]
+
+    with pytest.raises(AuthorizationError, match="DESCRIBE on topic t"):
+        cluster_of(broker).create_topic("t", TopicSettings(4, 1))
+
+
+@pytest.mark.parametrize(
+    ("listed", "errors", "expected"),
+    [
+        (SERVED, [], {"t"}),
+        (None, [], {"t"}),
+        (None, [UNKNOWN], set()),
+        (None, [DENIED], None),
+    ],
+)
+def test_existing(
+    listed: Any, errors: list[int], expected: set[str] | None, cluster_of: ClusterOf
+) -> None:
+    """A topic that isn't listed is asked for by name: this user may not be allowed to see it."""
+    broker = Broker(listed)
+    broker.errors["describe"] = [*errors]
+    cluster = cluster_of(broker)
+
+    with nullcontext() if expected is not None else pytest.raises(AuthorizationError):
+        assert cluster.existing(["t"]) == expected

@@ -352,3 +352,39 @@ def test_describe_groups_asked_for(describe: Describe, monkeypatch: pytest.Monke
     assert "only the first" not in describe(told).parts[Part.GROUPS].detail
     monkeypatch.setattr(describing, "GROUPS_SECONDS", -1)
     assert describe(told).parts[Part.GROUPS].detail.startswith("a: unanswered; b: unanswered")
+
+
+def test_describe_groups_without_coordinator(
+    describe: Describe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups that no broker lists, as their partition has no leader, aren't gone."""
+    leaders = {n: SimpleNamespace(leader=at) for n, at in enumerate((1, -1))}
+    topics = {
+        "t": SimpleNamespace(partitions=[0]),
+        "__consumer_offsets": SimpleNamespace(partitions=leaders),
+    }
+    listed = SimpleNamespace(cluster_id="c", topics=topics)
+    monkeypatch.setattr(Told, "list_topics", lambda *_, **__: listed)
+
+    found = describe(Told())
+
+    assert (found.groups, found.parts[Part.GROUPS].outcome) == (None, PartOutcome.UNANSWERED)
+
+
+def test_describe_acls_beside_untold_group(describe: Describe) -> None:
+    """Which ACLs on an untold group count isn't known."""
+    found = describe(Told(b=KafkaError.GROUP_AUTHORIZATION_FAILED))
+
+    assert found.parts[Part.ACLS] == PartResult(
+        PartOutcome.CAPTURED, "without those on groups that weren't described"
+    )
+
+
+def test_describe_deleted_topic(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that there isn't any more leaves nothing unanswered."""
+    listed = SimpleNamespace(cluster_id="c", topics={"u": SimpleNamespace(partitions=[0])})
+    monkeypatch.setattr(Told, "list_topics", lambda *_, **__: listed)
+
+    found = describe(Told(t=KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+    assert found.parts[Part.TOPICS] == PartResult(PartOutcome.CAPTURED, "")

@@ -26,6 +26,7 @@ from kafka_drain.encryption.kms import FILE_VARIABLE
 from kafka_drain.errors import (
     KafkaDrainError,
     KeyUnavailableError,
+    KmsUnavailableError,
     LockedError,
     ManifestInvalidError,
 )
@@ -489,3 +490,17 @@ def test_prepare_compaction_spec(
     assert (given["pipeline"], given["folder"]) == (pipeline, folder)
     # Executors have one open file each, whatever the user's configuration says.
     assert given["fixed"]["spark.sql.maxConcurrentOutputFileWriters"] == "0"
+
+
+def test_refuse_locked_silent_kms(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A KMS that doesn't answer keeps no files from being compacted that need none of its keys."""
+
+    def silent(_: Any) -> bytes:
+        raise KmsUnavailableError("doesn't answer")
+
+    monkeypatch.setattr(compacting, "read_keys", lambda _: {"k": {}})
+    monkeypatch.setattr(compacting, "open_key", silent)
+    snapshot = made.archive.snapshot()
+    [compaction] = plan_compactions(snapshot, snapshot.generations[:1], TARGET)
+
+    compacting.refuse_locked(made.archive, compaction)

@@ -33,6 +33,7 @@ from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
+    KeyUnavailableError,
     LockedError,
     ManifestInvalidError,
     PlanChangedError,
@@ -1281,3 +1282,22 @@ def test_run_erasure_removes_each_group(made: MadeArchive, monkeypatch: pytest.M
 
     assert before == [40, 39, 37]
     refuse_inexact(made.root, left())
+
+
+def test_run_erasure_lost_key(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that can't be carried out on all of its files begins with none, and is withdrawn."""
+    monkeypatch.setattr(erasure_plan, "GROUP_FILES", 0)
+
+    def refuse(_: Archive, found: Any) -> None:
+        if found.group.ranges[TP][0].start >= 10:
+            raise KeyUnavailableError("isn't available")
+
+    for module in (compacting, erasing):
+        monkeypatch.setattr(module, "refuse_locked", refuse)
+
+    with pytest.raises(KeyUnavailableError):
+        run_with(made, rewrite)
+
+    assert in_force(read_erasures(made.root)) == []
+    refuse_blocked(made)
+    assert lying(made.root)[3] == 1

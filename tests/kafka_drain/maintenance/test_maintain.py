@@ -419,3 +419,19 @@ def test_plan_maintenance_half_sent(made: MadeArchive, monkeypatch: pytest.Monke
     [held] = plan.held
     assert held.startswith(compaction.line())
     assert "follower billing" in held
+
+
+def test_run_maintenance_lost_key_of_erasure(
+    made: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that an erasure can't search keep nothing from being deleted by its age."""
+
+    def refuse(*_: Any, **__: Any) -> list[str]:
+        raise KeyUnavailableError("isn't available")
+
+    monkeypatch.setattr(maintaining, "sweep", refuse)
+
+    with pytest.raises(KeyUnavailableError, match="isn't available"):
+        maintained(made)
+
+    assert lying(made.root) == offsets((20, 60))

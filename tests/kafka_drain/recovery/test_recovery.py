@@ -648,3 +648,35 @@ def test_apply_rows(changes: Changes) -> None:
     with pytest.raises(KafkaUnavailableError, match="gone"):
         recovery.apply_rows(rows, cluster)
     assert changes.done == ["a", "c", "a"]
+
+
+def test_plan_recovery_hidden_topic(
+    made: MadeArchive, changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that isn't listed to this user isn't a missing one."""
+    describe(made, 1, "orders")
+    answers(monkeypatch, state(9, Settings(topics=(), acls=(), users=(), brokers=())))
+    target: Any = FakeCluster({ORDERS: Log()}, id="other", allowed={"orders": set()})
+    monkeypatch.setattr(target, "topic_names", list)
+
+    with pytest.raises(AuthorizationError, match="DESCRIBE on topic orders"):
+        recovery.plan_recovery(made.archive, target, Commands("/a", "new:9092"))
+
+
+def test_plan_recovery_renamed_target(
+    made: MadeArchive, changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent to a topic of another name isn't sent again."""
+    describe(made, 1, "orders")
+    plan = plan_of("sent", 10, 20, cluster_id="other", source=ORDERS)
+    note(made.root, plan, is_done=True)
+    there = (TopicState("copy", "copy-id", 1, 1, {}, {}),)
+    told = state(9, Settings(topics=there, acls=(), users=(), brokers=()))
+    asked = answers(monkeypatch, told)
+    target: Any = Asked()
+    target.logs = {TopicPartition("copy", 0): Log()}
+
+    rows = recovery.plan_recovery(made.archive, target, Commands("/a", "n:1")).rows
+
+    assert asked[0] == ["copy"]
+    assert not any("republish first" in row.note for row in rows if row.kind == Kind.GROUPS)

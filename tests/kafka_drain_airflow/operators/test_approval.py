@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import DAG, AirflowFailException
+from jinja2 import Template
 
 from kafka_drain.config.verbs import APPROVABLE
 from kafka_drain.errors import ConfigError
@@ -217,3 +219,33 @@ def test_approval_is_imported_late(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert ended.stdout.splitlines()[-1] == "False", ended.stderr[-2000:]
+
+
+@pytest.mark.skipif(not IS_ABLE, reason="this Airflow can't ask a person")
+@pytest.mark.parametrize(
+    ("answer", "sent"),
+    [
+        (None, "that nobody has approved"),
+        ({"chosen_options": ["Reject"]}, "that nobody has approved"),
+        ({"chosen_options": ["Approve"]}, "x1"),
+    ],
+)
+def test_recipe_sends_what_was_approved(answer: Any, sent: str) -> None:
+    """The recipe's last task has the plan's id only after an answer."""
+    found = runpy.run_path(str(ROOT / "docs" / "recipes" / "approved_restore.py"))
+    send: Any = found["approved_restore"]().get_task("send")
+
+    def pull(task_ids: str, key: str = "return_value") -> Any:
+        return "x1" if key == "plan_id" else answer
+
+    assert Template(send.plan_id).render(ti=SimpleNamespace(xcom_pull=pull)) == sent
+
+
+@pytest.mark.skipif(not IS_ABLE, reason="this Airflow can't ask a person")
+def test_approval_task_waits() -> None:
+    """The time that tasks may run isn't that within which a person has to answer."""
+    with DAG("d", schedule=None, default_args={"execution_timeout": timedelta(hours=2)}):
+        task: Any = approval_task(task_id="approve", subject="?", body="")
+
+    assert getattr(task, "response_timeout", None) is None
+    assert task.execution_timeout is None

@@ -179,7 +179,7 @@ def test_execute_backfill(core: CoreCalls, pipelines: list[Pipeline]) -> None:
     task = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
     run: Any = {"run_id": "backfill 1", "dag_run": SimpleNamespace(run_type="backfill", conf={})}
 
-    with pytest.raises(AirflowFailException, match=r"backfill run.*drain_a, drain_b"):
+    with pytest.raises(AirflowFailException, match=r"backfill run.*drain_<pipeline>\): a, b"):
         task.execute(run)
 
     assert core.order == []

@@ -256,6 +256,34 @@ def test_validate_operator_alerts_without_report(
     assert [alert["kind"] for [context] in [told] for alert in context["alerts"]] == ["LOST"]
 
 
+def test_validate_operator_alerts_without_overview(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is lost is told of, also where the overview can't be written."""
+    archive = tmp_path / "archive"
+    Archive.at(str(archive)).create(pipeline="p", cluster_id="c", topic_ids={}, source={})
+    report = Report(str(archive), "p", findings=[Finding(Reason.OFFSET_MISSING, "t-0", "5 lost")])
+    monkeypatch.setattr(validation, "validate_archive", lambda *_, **__: report)
+
+    def fail(*_: Any) -> None:
+        raise ArchiveError("overview.json can't be written")
+
+    monkeypatch.setattr("kafka_drain.proof.report.note_overview", fail)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    told: list[Any] = []
+    operator = ValidateManifestOperator(
+        task_id="validate",
+        pipeline=Pipeline(name="p", topics=["t"], archive=str(archive)),
+        on_alert_callback=told.append,
+    )
+
+    with pytest.raises(Exception, match="overview"):
+        operator.execute({"run_id": "run"})  # type: ignore[arg-type]
+
+    assert [alert["kind"] for [context] in [told] for alert in context["alerts"]] == ["LOST"]
+
+
 def test_validate_operator_alerts_beside_unreadable_drills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

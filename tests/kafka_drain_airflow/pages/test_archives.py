@@ -278,3 +278,25 @@ def test_page_beside_on_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert asked == ["hdfs://h/archive/reports/r.html"]
     assert page_beside(f"{root}/reports/r.json") is not None
     assert len(asked) == 1
+
+
+def test_find_all_hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many archives of one store hang, those of another one are read."""
+    sealed, over, locate = sealed_copy(tmp_path / "archive"), threading.Event(), archives.locate
+
+    def slow(path: Any, *more: Any) -> UPath:
+        if str(path).startswith("s3://hangs/"):
+            over.wait(30)
+            raise RuntimeError
+        return locate(path, *more)
+
+    monkeypatch.setattr(archives, "locate", slow)
+    monkeypatch.setattr(archives, "PATIENCE", 2.0)
+    hanging = [Place(f"s3://hangs/{number}") for number in range(40)]
+    try:
+        *lost, found = archives.find_all([*hanging, Place(str(sealed.root))])
+    finally:
+        over.set()
+
+    assert found.problem == ""
+    assert all("didn't respond" in each.problem for each in lost)

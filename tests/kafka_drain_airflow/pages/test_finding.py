@@ -322,3 +322,18 @@ def test_was_validated(session: Session) -> None:
     assert was_validated(session, "/a")
     assert not was_validated(session, "/b")
     assert not was_validated(session, "/other")
+
+
+def test_archive_of_former_validation(session: Session) -> None:
+    """What a task was in an old run doesn't count: one run of it is looked at."""
+    orders = Pipeline(name="orders", topics=["o"], archive="s3://b/orders")
+    with DAG("elt", schedule=None) as dag:
+        ValidateManifestOperator(task_id="t", pipeline=orders, outlets=[archive_asset(orders)])
+    serialize(session, dag)
+    add(session, "s3://b/orders", "", ("elt", "t"))
+    for run, operator in (("1", "ValidateManifestOperator"), ("2", "PythonOperator")):
+        task = {"dag_id": "elt", "run_id": run, "task_id": "t", "map_index": -1}
+        task |= {"id": uuid4(), "pool": "p", "pool_slots": 1, "try_number": 1}
+        session.execute(insert(TaskInstance.__table__).values(task | {"operator": operator}))
+
+    assert pages_of(session) == {}

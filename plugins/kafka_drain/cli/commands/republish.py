@@ -30,9 +30,10 @@ from kafka_drain.cli.commands.plan_answer import acts, answer_fields, say_dry_ru
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
-from kafka_drain.cli.options import add_options, given_flags, options_from
+from kafka_drain.cli.options import add_options, given_flags, options_from, pairs
 from kafka_drain.clock import utc_now
 from kafka_drain.config.checks import integer
+from kafka_drain.config.spark_conf import check_spark_conf
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.republish.approved import freeze_republish, plan_approved
 from kafka_drain.republish.changing.keys import read_key
@@ -61,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.processes is not None:
         integer(1)("--processes", options.processes)
+    # Before a plan is made: what --freeze says repeats them.
+    check_spark_conf(pairs("--spark-conf", options.spark_conf))
     archive = archive_from(options)
     if options.abandon:
         refuse_plan_beside(options, "--abandon", given_flags(options, RepublishRequest))

@@ -206,12 +206,15 @@ def _answer_undo(
 
 
 def _deletions(groups: ConsumerGroups, group: str, left: list[TopicPartition]) -> list[str]:
+    secured = groups.admin.config.protocol != "plaintext"
+    login = ' --command-config "${CLIENT_PROPERTIES:?}"' if secured else ""
     topics: dict[str, list[str]] = {}
     for tp in left:
         topics.setdefault(tp.topic, []).append(str(tp.partition))
     return [
         f"kafka-consumer-groups.sh --bootstrap-server {groups.admin.config.bootstrap_servers} "
         f"--group {shlex.quote(group)} --delete-offsets --topic {topic}:{','.join(partitions)}"
+        f"{login}"
         for topic, partitions in topics.items()
     ]
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ArchiveError, ConfigError, TopicError
@@ -89,6 +90,24 @@ def read_map(run: RepublishRun) -> OffsetMap:
         ) from error
 
 
+#: The topics of a run by name, and what `_other_maps` returns of them.
+Beside: TypeAlias = tuple[
+    dict[str, Target], tuple[list[OffsetMap], list[OffsetMap], set[str | int]]
+]
+
+
+def look_beside(
+    archive: Archive, run: RepublishRun, offset_map: OffsetMap, cluster: KafkaCluster
+) -> Beside:
+    """Read where a run, and all others that sent to the same topics, have sent records.
+
+    Raises:
+        ArchiveError: When the plan of a run that has sent is missing: its records may be anywhere.
+    """
+    into = _targets(archive, run, cluster)
+    return into, _other_maps(archive, run, offset_map, into)
+
+
 def plan_group(
     archive: Archive,
     run: RepublishRun,
@@ -103,6 +122,7 @@ def plan_group(
     offsets_file: str = "",
     archived: ArchivedOffsets | None = None,
     apply: bool = False,
+    beside: Beside | None = None,
 ) -> TranslationPlan:
     """Plan a group's offsets in the target of a republish.
 
@@ -118,6 +138,7 @@ def plan_group(
         offsets_file: CSV file with the group's offsets in the source, instead of asking the source.
         archived: The group's offsets in the source as the archive has them, instead of asking it.
         apply: Whether the new offsets will be committed afterwards.
+        beside: The answer of `look_beside`, which is the same for all groups; None to look.
 
     Returns:
         The plan, with notes for the user.
@@ -129,8 +150,7 @@ def plan_group(
         GroupError: When Kafka answers a request about a group with an error.
     """
     notes: list[str] = []
-    into = _targets(archive, run, cluster)
-    begun, others, placements = _other_maps(archive, run, offset_map, into)
+    into, (begun, others, placements) = beside or look_beside(archive, run, offset_map, cluster)
     is_original = placements == {ORIGINAL}
     originals = _originals(archive, cluster, offset_map, [*begun, *others])
     if begun or others or originals:
@@ -432,7 +452,7 @@ def _with_untouched(
         for partition, at in enumerate(target.start)
     }
     # Partitions that were added since begin with what arrives.
-    described = cluster.topics(into.keys() & set(cluster.topic_names()))
+    described = cluster.topics(cluster.existing(into.keys()))
     there = (TopicPartition(name, p) for name, topic in described.items() for p in topic.partitions)
     begun |= {tp: 0 for tp in there if tp not in begun}
     starts = {
@@ -465,7 +485,7 @@ def _ask_source(
     """Return a group's committed offsets in the source, and the ends of those partitions."""
     asked = ConsumerGroups(source.config)
     sources = offset_map.sources()
-    described = source.topics({tp.topic for tp in sources} & set(source.topic_names()))
+    described = source.topics(source.existing({tp.topic for tp in sources}))
     # Those that no record was sent of count, too: later ones may come.
     there = {TopicPartition(name, p) for name, topic in described.items() for p in topic.partitions}
     committed = asked.committed(group, sorted(there))

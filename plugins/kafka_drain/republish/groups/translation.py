@@ -239,8 +239,23 @@ def plan_translation(
         committed=usable,
         rows=rows,
         left_alone=tuple(left_alone),
-        notes=tuple(_notes(offset_map, usable, source_ends or {}, left_alone, rows)),
+        notes=(
+            *_elsewhere(group, {tp.topic for tp in committed} - known),
+            *_notes(offset_map, usable, source_ends or {}, left_alone, rows),
+        ),
     )
+
+
+def _elsewhere(group: str, topics: Collection[str]) -> Iterable[str]:
+    """Yield a note of the topics of a group of which no record was sent."""
+    if topics:
+        shown = ", ".join(sorted(topics)[:_SHOWN]) + (" …" if len(topics) > _SHOWN else "")
+        yield (
+            f"no record of {shown} was sent to these targets, where group {group} has offsets, "
+            "too: none is committed there, so auto.offset.reset decides, and by default skips what "
+            "arrives before the first consumer does; set them with kafka-consumer-groups.sh "
+            "--reset-offsets --to-earliest"
+        )
 
 
 def untouched(

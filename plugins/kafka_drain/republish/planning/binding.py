@@ -9,6 +9,7 @@ from kafka_drain.errors import TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
 from kafka_drain.kafka.topic_watch import TopicWatch
+from kafka_drain.proof.topic_ids import topic_ids_now
 from kafka_drain.republish.planning.documents import BindingJson, ReceiptJson
 from kafka_drain.republish.planning.plan import RepublishPlan
 
@@ -97,8 +98,7 @@ def others_gone(cluster: KafkaCluster, bound: Binding, needed: Collection[str]) 
     A mirror of many topics continues when one of its targets was deleted on purpose.
     """
     others = bound.of_topics(bound.topics.keys() - set(needed))
-    there = sorted(others.topics.keys() & set(cluster.topic_names()))
-    seen = Binding(bound.cluster_id, {n: topic.id for n, topic in cluster.topics(there).items()})
+    seen = Binding(bound.cluster_id, topic_ids_now(cluster, others.topics.keys()))
     found = (others.of_topics([name]).contradicted_by(seen) for name in sorted(others.topics))
     return [
         f"WARNING an earlier run {text}; this one has no records for it" for text in found if text
@@ -108,9 +108,7 @@ def others_gone(cluster: KafkaCluster, bound: Binding, needed: Collection[str]) 
 def contradiction_of(cluster: KafkaCluster, bound: Binding) -> str | None:
     """Return the contradiction between a cluster and a run's binding; None for none."""
     here = cluster.cluster_id()
-    there = sorted(bound.topics.keys() & set(cluster.topic_names()))
-    found = {name: topic.id for name, topic in cluster.topics(there).items()}
-    return bound.contradicted_by(Binding(here, found))
+    return bound.contradicted_by(Binding(here, topic_ids_now(cluster, bound.topics.keys())))
 
 
 def refuse_other_target(cluster: KafkaCluster, bound: Binding, run: str, *, said: str) -> None:

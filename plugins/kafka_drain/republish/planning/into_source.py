@@ -111,7 +111,7 @@ def check_sources(
     if is_other_cluster(snapshot.document.cluster_id, cluster.cluster_id()):
         return []
     notes = []
-    existing = set(cluster.topic_names())
+    existing = cluster.existing(targets)
     for name in sorted(targets):
         standing, seen = _look(snapshot, cluster, name, exists=name in existing)
         verdict = judge(standing, is_asked=is_asked, follows=follows)

@@ -334,8 +334,9 @@ def _beyond(snapshot: Snapshot, chosen: Selection) -> list[str]:
     if sealed_ms >= chosen.to_ms:
         return []
     return [
-        f"WARNING nothing was sealed since {time_text(sealed_ms)}, before the end of what is asked "
-        "for: records from in between aren't sent, if there are any. Drain and validate first"
+        f"WARNING no drain was sealed since {time_text(sealed_ms)}, before the end of what is "
+        "asked for: later records are sent only if a backfill has them. Unless a drain and its "
+        "validation have found none since, run these first"
     ]
 
 

@@ -148,8 +148,9 @@ def plan_targets(
     targets: list[Target] = []
     notes: list[str] = []
     new: dict[str, TopicSettings] = {}
+    was = noted_compaction(root).was
     for name, need in sorted(needs.items()):
-        if request.create_target and not cluster.has_topic(name):
+        if request.create_target and not cluster.existing([name]):
             new[name], said = _new_topic(root, cluster, name, need, now, larger)
             partitions = new[name].partitions
             targets.append(Target(name, "", partitions, (0,) * partitions))
@@ -168,14 +169,15 @@ def plan_targets(
             _check_timestamps(asked, config, need, now)
         _check_sizes(asked, config, larger)
         targets.append(_target(cluster, topic, config))
-        notes += _losses(root, asked, config, need)
+        notes += _losses(was, asked, config, need)
     return PlannedTargets(tuple(targets), notes, new)
 
 
-def _losses(root: UPath, topic: _Asked, config: Mapping[str, str], need: Need) -> list[str]:
+def _losses(
+    was: Mapping[str, bool], topic: _Asked, config: Mapping[str, str], need: Need
+) -> list[str]:
     """Return a warning for each setting by which a topic won't keep all that is sent to it."""
     notes, policy = list[str](), config.get("cleanup.policy", "delete")
-    was = noted_compaction(root).was
     if "compact" in policy and not all(was.get(source) for source in need.sources):
         notes.append(
             f"WARNING Kafka compacts topic {topic.name} (cleanup.policy={policy}), and not its "

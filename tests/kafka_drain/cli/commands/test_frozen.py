@@ -318,3 +318,13 @@ def test_plan_refused(
 
     assert code == USAGE
     assert said in error
+
+
+def test_republish_freeze_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A secret among Spark's settings is refused before a command repeats it."""
+    conf = ["--spark-conf", "spark.hadoop.fs.s3a.secret.key=hush"]
+
+    code, _, said = run(capsys, "republish", str(tmp_path), *conf, "--freeze")
+
+    assert (code, "hush" in said) == (USAGE, False)
+    assert "doesn't belong in spark_conf" in said

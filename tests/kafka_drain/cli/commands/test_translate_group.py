@@ -12,6 +12,7 @@ import pytest
 from kafka_drain.cli.commands import translate_group
 from kafka_drain.cli.main import main
 from kafka_drain.errors import ConfigError
+from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.offsets import TopicPartition
 from tests.core_calls import CoreCalls
@@ -157,12 +158,19 @@ def test_translate_group_undo_answer(moved: Moved, capsys: pytest.CaptureFixture
         assert (answered["left"], Path(answered["record"]).is_file()) == ([], True)
 
 
-def test_translate_group_undone_in_part(moved: Moved, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "login"),
+    [("PLAINTEXT", ""), ("SASL_SSL", ' --command-config "${CLIENT_PROPERTIES:?}"')],
+)
+def test_translate_group_undone_in_part(
+    protocol: str, login: str, moved: Moved, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An undo that leaves an offset behind shows it, says how it is deleted, and exits 1."""
     groups: Any = moved.groups["away"]
     moved.groups["home"].offsets["g"][A0] = Committed(14)
     groups.offsets["g"] = {TopicPartition("other", 0): Committed(4), COPY1: Committed(8)}
-    groups.admin = SimpleNamespace(config=moved.target.config)
+    settings = {"bootstrap.servers": "fake:9092", "security.protocol": protocol}
+    groups.admin = SimpleNamespace(config=KafkaConfig(settings))
     translate(moved, "--apply")
     capsys.readouterr()
 
@@ -175,7 +183,7 @@ def test_translate_group_undone_in_part(moved: Moved, capsys: pytest.CaptureFixt
     told = json.loads(answered)
     assert told["put_back"] == [{"topic": "copy", "partition": 1, "offset": 8}]
     assert told["left"] == [{"topic": "copy", "partition": 0}]
-    assert "--group g --delete-offsets --topic copy:0" in said
+    assert f"--group g --delete-offsets --topic copy:0{login}\n" in said
 
 
 @pytest.mark.parametrize(

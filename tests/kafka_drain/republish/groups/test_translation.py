@@ -407,9 +407,13 @@ def test_plan_document() -> None:
         ],
         "left_alone": [],
         "notes": [
+            "no record of t was sent to these targets, where group g has offsets, too: none is "
+            "committed there, so auto.offset.reset decides, and by default skips what arrives "
+            "before the first consumer does; set them with kafka-consumer-groups.sh "
+            "--reset-offsets --to-earliest",
             "several source partitions lead to one target partition: the group continues at the "
             "first record that it hasn't read from any of them, so that nothing is skipped; it "
-            "reads some records again"
+            "reads some records again",
         ],
     }
     assert [row.current for row in planned.with_current({}).rows] == [None, None]
@@ -792,3 +796,9 @@ def test_groups_name_missing_acl() -> None:
         asked(refused).describe("g")
     with pytest.raises(AuthorizationError, match="the ACL DESCRIBE on each topic"):
         asked(KafkaError.TOPIC_AUTHORIZATION_FAILED).describe("g")
+
+
+def test_plan_names_topics_without_records() -> None:
+    """Topics of a group of which no record was sent aren't passed over."""
+    assert any("no record of b was sent" in note for note in plan(ONE, {A0: 15, B0: 0}).notes)
+    assert not any("no record of" in note for note in plan(ONE, {A0: 15}).notes)

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError, TopicError
+from kafka_drain.errors import (
+    ArchiveError,
+    AuthorizationError,
+    ConfigError,
+    ManifestInvalidError,
+    TopicError,
+)
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
 from kafka_drain.republish.planning.documents import ReceiptJson
@@ -293,3 +299,13 @@ def test_plan_republish_target_made_again(
     for cluster, says in ((again, "id is now again"), (cluster_of(id="elsewhere"), "is elsewhere")):
         with pytest.raises(TopicError, match=says):
             planned(sealed, cluster, follow=follows, apply=apply)
+
+
+def test_refuse_other_target_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that this user may not describe isn't gone."""
+    logs = {TopicPartition("copy", 0): Log()}
+    cluster: Any = FakeCluster(logs, id="c", allowed={"copy": set()})
+    monkeypatch.setattr(cluster, "topic_names", list)
+
+    with pytest.raises(AuthorizationError, match="DESCRIBE on topic copy"):
+        refuse_other_target(cluster, Binding("c", {"copy": "1"}), "r", said="Nothing was sent")

@@ -219,7 +219,7 @@ def test_make_plan_beyond_archive(later_ms: int | None, is_said: bool, tmp_path:
     plan = plan_of(made.archive, to_time=end)
 
     said = [note for note in plan.notes if "1970-01-01T00:00:02.000Z" in note]
-    assert [note.startswith("WARNING nothing was sealed since") for note in said] == (
+    assert [note.startswith("WARNING no drain was sealed since") for note in said] == (
         [True] * is_said
     )
 

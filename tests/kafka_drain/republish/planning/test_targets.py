@@ -21,6 +21,7 @@ from kafka_drain.kafka.acls import TARGET
 from kafka_drain.kafka.keeping import AFTER, KEEPING
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning import targets
 from kafka_drain.republish.planning.plan import Target
 from kafka_drain.republish.planning.record_sizes import Large
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -659,3 +660,16 @@ def test_check_names_of_kafka(name: str) -> None:
     """Kafka's own topics are no targets."""
     with pytest.raises(ConfigError, match=f"target topic {name} is one of Kafka's internal topics"):
         check_names(["copy", name])
+
+
+def test_plan_targets_reads_once(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is noted of the sources is read once, however many targets there are."""
+    read: list[Any] = []
+    noted = targets.noted_compaction
+    monkeypatch.setattr(targets, "noted_compaction", lambda root: read.append(root) or noted(root))
+    logs = {TopicPartition(name, p): Log(end=3) for name in ("copy", "more") for p in (0, 1)}
+    request = RepublishRequest(target_topic="copy")
+
+    plan_targets(made.root, FakeCluster(logs), {"copy": NEED, "more": NEED}, request, NOW)  # type: ignore[arg-type]
+
+    assert len(read) == 1
