@@ -12,9 +12,9 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (249, 31_152),
+        (249, 31_216),
     ),
-    "reading": ({"kafka_drain.reading"}, (73, 10_173)),
+    "reading": ({"kafka_drain.reading"}, (73, 10_178)),
 }
 
 

@@ -48,7 +48,10 @@ def read_files(
     parts = [_read(spark, source, types) for source in sources]
     schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
     nothing: list[tuple[Any, ...]] = []
-    return reduce(DataFrame.unionByName, parts) if parts else spark.createDataFrame(nothing, schema)
+    while len(parts) > 1:
+        # In pairs: a chain of thousands is too deep for Spark.
+        parts = [reduce(DataFrame.unionByName, parts[n : n + 2]) for n in range(0, len(parts), 2)]
+    return parts[0] if parts else spark.createDataFrame(nothing, schema)
 
 
 def _read(spark: SparkSession, source: Mapping[str, Any], types: Mapping[str, str]) -> DataFrame:

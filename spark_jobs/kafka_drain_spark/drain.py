@@ -81,6 +81,7 @@ class Batches:
         self._first_unlisted = first_unlisted
         self._skipped = list(skipped)
         self._reports: dict[int, dict[str, Any]] = {}
+        self._notes: dict[int, dict[str, Any]] = {}
 
     def update(self, query: StreamingQuery) -> None:
         """Add the query's recent progress reports."""
@@ -124,16 +125,16 @@ class Batches:
         leaves such a batch (FileStreamSink.addBatch).
         """
         skipped = {"skipped": self._skipped} if self._skipped else {}
-        return [
-            {
-                "batch": batch,
-                **fingerprint_of(report["observedMetrics"][NAME]),
-                **self._read(report),
-                **skipped,
-            }
-            for batch, report in sorted(self._reports.items())
-            if report.get("observedMetrics", {}).get(NAME) and self._has_read(batch, report)
-        ]
+        # It is asked for twice a second.
+        for batch in self._reports.keys() - self._notes.keys():
+            report = self._reports[batch]
+            observed = report.get("observedMetrics", {}).get(NAME)
+            self._notes[batch] = (
+                {"batch": batch, **fingerprint_of(observed), **self._read(report), **skipped}
+                if observed and self._has_read(batch, report)
+                else {}
+            )
+        return [note for _, note in sorted(self._notes.items()) if note]
 
     def _has_read(self, batch: int, report: dict[str, Any]) -> bool:
         """Return whether the query has read a batch itself, and not skipped it."""

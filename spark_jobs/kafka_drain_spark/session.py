@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import warnings
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -100,11 +101,19 @@ def open_session() -> SparkSession:
     Raises:
         ConfigError: When the Spark Connect server lacks a setting that the job needs, or doesn't
             accept this client.
+        MachineError: When Java isn't in UTC.
     """
     if is_on_connect():
         return _remote_session(str(uuid4()))
     forget_numpy()
     spark = SparkSession.builder.getOrCreate()
+    # That variable of Java's wins over the command line.
+    zone = spark._jvm.java.util.TimeZone.getDefault()  # type: ignore[union-attr]
+    if zone.getRawOffset() or zone.useDaylightTime():
+        raise MachineError(
+            f"the driver's Java is in the time zone {zone.getID()}, in which Spark misreads old "
+            "timestamps; take -Duser.timezone out of the environment variable _JAVA_OPTIONS"
+        )
     # Where HADOOP_CONF_DIR names an HDFS, a path without a scheme would be there. Only now, because
     # YARN's staging folder has to be there.
     spark.sparkContext._jsc.hadoopConfiguration().set("fs.defaultFS", "file:///")
@@ -165,9 +174,10 @@ def check_conf(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
         ConfigError: When they differ; says what to start the server with.
     """
     missing = [
-        f"--conf {name}={value}"
+        f"--conf {shlex.quote(f'{name}={value}')}"
         for name, value in wanted.items()
-        if not name.startswith(_NOT_THE_SESSIONS) and found.get(name, _ASSUMED.get(name)) != value
+        if not name.startswith(_NOT_THE_SESSIONS)
+        and not _is_met(name, value, found.get(name, _ASSUMED.get(name)))
     ]
     if missing:
         raise ConfigError(
@@ -176,10 +186,20 @@ def check_conf(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
         )
 
 
+def _is_met(name: str, value: str, found: str | None) -> bool:
+    # The command that starts a server adds its own to these.
+    if name.endswith(".extraJavaOptions"):
+        return set(value.split()) <= set((found or "").split())
+    if name.endswith(".extraClassPath"):
+        return set(value.split(os.pathsep)) <= set((found or "").split(os.pathsep))
+    return found == value
+
+
 def close_session(spark: SparkSession) -> None:
     """Close a session from `own_session`; ends its running queries. Its key stays usable."""
     if not is_remote(spark):
         return
+    from pyspark.sql.connect.client.core import grpc  # type: ignore[attr-defined]
     from pyspark.sql.connect.proto import ReleaseSessionRequest
 
     _release_answers()
@@ -189,8 +209,10 @@ def close_session(spark: SparkSession) -> None:
         session_id=client._session_id, client_type=client._builder.userAgent, allow_reconnect=True
     )
     request.user_context.user_id = client._user_id
-    # The client isn't closed, see `_KEPT`.
-    client._stub.ReleaseSession(request, metadata=client._builder.metadata())
+    # The client isn't closed, see `_KEPT`. What the query did is known: a session that stays is
+    # found again, or ends by itself.
+    with suppress(grpc.RpcError):
+        client._stub.ReleaseSession(request, metadata=client._builder.metadata(), timeout=10.0)
 
 
 def stop(spark: SparkSession) -> None:

@@ -182,3 +182,22 @@ def test_exact_times(session: Any, file_format: str) -> None:
     assert exact.steps == (((MILLISECONDS, "unix_millis(timestamp)"),) if is_orc else ())
     wrong = f"CASE WHEN {MILLISECONDS} BETWEEN -999 AND -1 THEN NULL ELSE timestamp END"
     assert right.steps == ((("timestamp", wrong),) if is_orc else ())
+
+
+def test_read_files_of_many_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The depth of a plan doesn't grow with the number of generations and windows."""
+
+    class Deep:
+        def __init__(self, depth: int = 0) -> None:
+            self.depth = depth
+
+        def unionByName(self, other: Deep) -> Deep:
+            return Deep(1 + max(self.depth, other.depth))
+
+    monkeypatch.setattr(data_files, "DataFrame", Deep)
+    monkeypatch.setattr(data_files, "_read", lambda *_: Deep())
+    spark: Any = SimpleNamespace(conf=SimpleNamespace(set=lambda *_: None))
+
+    found: Any = read_files(spark, [{}] * 1000)
+
+    assert found.depth == 10

@@ -435,3 +435,13 @@ def test_start_writing_values(steps: list[Any]) -> None:
         ("set_keys", keys, "the columns", []),
     ]
     assert "partitionBy" not in {step[0] for step in steps}
+
+
+def test_batches_notes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was noted of a batch isn't computed again with each look."""
+    batches = Batches({P0: 3})
+    batches.update(Query(REPORTS))  # type: ignore[arg-type]
+    first = batches.notes
+    monkeypatch.setattr(Batches, "_read", lambda *_: pytest.fail("again"))
+
+    assert batches.notes == first

@@ -109,6 +109,21 @@ def test_plain_report_without_metrics(observed: Any) -> None:
         ),
         ({"spark.executorEnv.A": "1", "spark.redaction.regex": "x"}, {}, None),
         ({"spark.sql.artifact.isolation.enabled": "false"}, {}, None),
+        (
+            {"spark.executor.extraJavaOptions": "-Da -Db"},
+            {},
+            "--conf 'spark.executor.extraJavaOptions=-Da -Db'",
+        ),
+        (
+            {"spark.executor.extraJavaOptions": "-Da -Db"},
+            {"spark.executor.extraJavaOptions": "-Da -Db -Duser.timezone=UTC"},
+            None,
+        ),
+        (
+            {"spark.driver.extraClassPath": "/b"},
+            {"spark.driver.extraClassPath": "/a:/b"},
+            None,
+        ),
     ],
 )
 def test_check_conf(wanted: dict[str, str], found: dict[str, str], missing: str | None) -> None:
@@ -469,3 +484,43 @@ def test_progress_reports(is_remote: bool) -> None:
     [source] = told[0]["sources"]
     assert isinstance(source["endOffset"], dict) is is_remote
     assert len(progress_reports(query)) == 4
+
+
+def test_open_session_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable of Java's sets another time zone over ours: Spark would misread old timestamps."""
+    zone = SimpleNamespace(
+        getRawOffset=lambda: 3_600_000, useDaylightTime=lambda: True, getID=lambda: "Europe/Berlin"
+    )
+    util = SimpleNamespace(TimeZone=SimpleNamespace(getDefault=lambda: zone))
+    made = SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(util=util)))
+    monkeypatch.delenv(CONNECT_VARIABLE, raising=False)
+    monkeypatch.setattr(sessions, "forget_numpy", lambda: None)
+    builder = SimpleNamespace(getOrCreate=lambda: made)
+    monkeypatch.setattr(sessions, "SparkSession", SimpleNamespace(builder=builder))
+
+    with pytest.raises(MachineError, match="Europe/Berlin"):
+        sessions.open_session()
+
+
+def test_close_session_server_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is gone when all is done takes no result away."""
+    grpc = pytest.importorskip("grpc")
+    reattach = pytest.importorskip("pyspark.sql.connect.client.reattach")
+    if not hasattr(pytest.importorskip("pyspark.sql.connect.proto"), "ReleaseSessionRequest"):
+        pytest.skip("Spark 3.5's protocol releases no session")
+    iterator = reattach.ExecutePlanResponseReattachableIterator
+    monkeypatch.setattr(iterator, "shutdown", lambda: None)
+    waited: list[float] = []
+
+    def away(*_: Any, timeout: float, **__: Any) -> None:
+        waited.append(timeout)
+        raise grpc.RpcError("StatusCode.UNAVAILABLE")
+
+    class Client:
+        _session_id, _user_id = "s", "kafka-drain"
+        _builder = SimpleNamespace(userAgent="", metadata=list)
+        _stub = SimpleNamespace(ReleaseSession=away)
+
+    close_session(remote(client=Client()))
+
+    assert waited == [10.0]

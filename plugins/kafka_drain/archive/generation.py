@@ -106,6 +106,13 @@ class Generation:
         """Folder of Spark's checkpoint."""
         return self.folder / "checkpoint"
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether Spark has noted where it starts; a query that failed before hasn't."""
+        if list_folder(self.checkpoint / "offsets"):
+            return True
+        return exists(self.checkpoint / "sources" / "0" / "0")
+
     def read_document(self) -> GenerationDocument:
         """Read `generation.json`.
 

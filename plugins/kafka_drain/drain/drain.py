@@ -71,7 +71,7 @@ from kafka_drain.spark.submit import (
 )
 from kafka_drain.storage.json_files import clear_unfinished
 from kafka_drain.storage.lease import hold_lease, refuse_while_held
-from kafka_drain.storage.paths import exists, hadoop_path, quoted
+from kafka_drain.storage.paths import hadoop_path, quoted
 
 #: Returns the application that an earlier process started with the same jobs.
 FindAgain = Callable[[SparkApplication], "StartedApplication | None"]
@@ -272,7 +272,7 @@ def check_drain(
     base = base or drain_application(pipeline, folder)
     plan = preflight(pipeline, cluster, acknowledged=acknowledged)
     generation = plan.generation or plan.archive.generation(1)
-    drained = plan.generation if exists(generation.checkpoint) else None
+    drained = plan.generation if generation.has_begun else None
     values = plan_values(pipeline, plan.archive, drained, registry)
     plan = replace(plan, warnings=[*plan.warnings, *values.warnings])
     # Refuses a connection that Java can't use.
@@ -363,7 +363,7 @@ def prepare_drain(
         encryption=keys_for_writing(plan.archive.root, pipeline.encryption),
     )
     spec.write(folder / "drain.json")
-    if not exists(generation.checkpoint):
+    if not generation.has_begun:
         if plan.generation is not None:
             _confirm_open(generation)
         generation.write(

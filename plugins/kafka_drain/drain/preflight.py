@@ -287,7 +287,9 @@ def preflight(
     end, hidden = readable_offsets(pipeline, cluster, partitions)
     refuse_truncated(archive.root, start, end, hidden)
     refuse_unfinishable(archive.root, planned, end, hidden)
-    warnings = refuse_expired(pipeline, start, first, acknowledged)
+    # Nothing is read again of a batch that the manifest lists.
+    were_read = {tp: max(at, listed.get(tp, 0)) for tp, at in start.items()}
+    warnings = refuse_expired(pipeline, were_read, first, acknowledged)
     if snapshot is not None:
         tails = archived_tails(snapshot, start)
         high = {tp: end[tp] + hidden.get(tp, 0) for tp in end}
@@ -315,7 +317,7 @@ def preflight(
         starting_offsets=starting_offsets,
         start=start,
         end=end,
-        were_read={tp: max(at, listed.get(tp, 0)) for tp, at in start.items()},
+        were_read=were_read,
         pending=pending,
         last_listed=last_listed,
         has_unsealed=bool(new),
@@ -324,7 +326,9 @@ def preflight(
         not_compared=not_compared,
         skips_expired=bool(acknowledged),
         skipped={
-            tp: [OffsetRange(at, first[tp])] for tp, at in start.items() if first.get(tp, 0) > at
+            tp: [OffsetRange(at, first[tp])]
+            for tp, at in were_read.items()
+            if first.get(tp, 0) > at
         },
     )
 

@@ -39,6 +39,8 @@ _TRIES = 10
 _SILENT_SECONDS = 60
 #: When it is asked again for a data key, by archive and id, and what was wrong.
 _silent: dict[tuple[str, str], tuple[float, str]] = {}
+#: Archives as they were opened, in a store with their own login.
+_roots: dict[str, Any] = {}
 _asking = threading.Lock()
 
 #: Folders of an archive that hold data files, at any depth.
@@ -190,6 +192,7 @@ def data_key(root: Any, id_: str) -> bytes:
         StoreUnavailableError: When the archive's store doesn't answer.
     """
     wanted = (str(root), id_)
+    _roots[wanted[0]] = root
     # One at a time: of several, one may get an answer and another none.
     with _asking:
         until, said = _silent.get(wanted, (0.0, ""))
@@ -204,7 +207,7 @@ def data_key(root: Any, id_: str) -> bytes:
 
 @lru_cache(maxsize=1000)
 def _data_key(root: str, id_: str) -> bytes:
-    place = _located(root) if "://" in root else Path(root)
+    place = _roots[root] if "://" in root else Path(root)
     try:
         document = read_keys(place, id_).get(id_)
     except (ArchiveError, OSError) as error:
@@ -215,13 +218,6 @@ def _data_key(root: str, id_: str) -> bytes:
             "the files that name it can't be read any more. Restore the folder from a copy"
         )
     return open_key(document)
-
-
-def _located(root: str) -> Any:
-    # Not at the top: executors that read local files don't need fsspec.
-    from kafka_drain.storage.paths import locate
-
-    return locate(root)
 
 
 def wrapped_document(id_: str, key: bytes, kms: str, master: str) -> dict[str, Any]:

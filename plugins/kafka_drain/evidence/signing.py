@@ -14,7 +14,7 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import WitnessDocument
 from kafka_drain.archive.journal.files import read_journal
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, EvidenceError
 from kafka_drain.evidence.heads import compare_heads, heads_of
 from kafka_drain.evidence.keys import PublicKey, SigningKey
 from kafka_drain.evidence.statement import Kind, Statement
@@ -184,9 +184,14 @@ def tell_witness(archive: Archive, signer: Signer, now: datetime) -> bool:
     about = Statement("witness", now.isoformat(timespec="milliseconds"), archive_id, pipeline)
 
     told: list[bytes] = []
+    witness = signer.witness
 
     def next_line(lines: list[bytes]) -> bytes | None:
-        statement = next_statement(signer.lines(archive_id, pipeline, lines), heads, about)
+        known = signer.lines(archive_id, pipeline, lines)
+        # It was checked when the validation began, which may be hours ago.
+        if problem := check_lines(known) or _lacks(archive, witness, known):
+            raise EvidenceError(f"witness {witness.name} was changed during this run: {problem}")
+        statement = next_statement(known, heads, about)
         if statement is None:
             return None
         told.append(signer.key.sign(statement).to_bytes())

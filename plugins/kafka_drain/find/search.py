@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -221,8 +222,12 @@ class Search:
         if file.sealed is not None:
             return file.sealed.contents
         with _named(file):
-            path = path_of(str(self.archive.root), file.path)
-            return read_offsets(path, file.file_format, topic_of(file.path))
+            return read_offsets(self._path(file), file.file_format, topic_of(file.path))
+
+    def _path(self, file: ArchiveFile) -> Path:
+        """Return a file's path: in a store, opened with the archive's own login."""
+        root = self.archive.root
+        return path_of(str(root), file.path) if is_local(root) else cast(Path, root / file.path)
 
     def _of(
         self, part: FilePart, of_file: Sequence[FilePart], left: int, payloads: Payloads | None
@@ -262,10 +267,9 @@ class Search:
 
     def _batches(self, file: ArchiveFile, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
         """Yield a file's rows that may match, without comparing partitions and times."""
-        path = path_of(str(self.archive.root), file.path)
         wanted = bounds_of(parts, self.criteria)
         with _named(file):
-            for batch in read_records(path, file.file_format, wanted=wanted):
+            for batch in read_records(self._path(file), file.file_format, wanted=wanted):
                 _refuse_invalid(batch)
                 yield rows_inside(batch, self.criteria)
 
@@ -323,8 +327,7 @@ class Search:
         def size_of(those: list[FilePart]) -> int:
             file, wanted = those[0].file, bounds_of(those, self.criteria)
             with _named(file):
-                path = path_of(str(root), file.path)
-                return bytes_to_read(path, file.file_format, file.bytes, wanted)
+                return bytes_to_read(self._path(file), file.file_format, file.bytes, wanted)
 
         with ThreadPoolExecutor(_LANES_ON_DISK if is_local(root) else _LANES_IN_STORE) as pool:
             for path, size in zip(by_file, pool.map(size_of, by_file.values()), strict=True):
@@ -340,11 +343,15 @@ class Search:
 
 
 def _refuse_invalid(batch: pa.RecordBatch) -> None:
-    """Refuse names of headers that aren't text: changed bytes, of which no hash was taken here."""
+    """Refuse names of headers that aren't text, and parts of milliseconds: changed bytes.
+
+    No hash was taken of them here.
+    """
     try:
         batch["headers"].validate(full=True)
+        batch["timestamp"].cast(pa.timestamp("ms", tz="UTC"))
     except pa.ArrowInvalid as error:
-        raise DataFileError(f"its headers were changed: {error}") from error
+        raise DataFileError(f"its headers or times were changed: {error}") from error
 
 
 def _is_unproven(file: ArchiveFile) -> bool:

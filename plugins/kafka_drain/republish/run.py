@@ -569,6 +569,7 @@ class Republish:
             return {**self._seal(plan, clock, 0, 0.0, verification.to_dict()), "records_sent": 0}
         self._check_targets(plan)
         self._check_files(plan)
+        self._refuse_abandoned()
         claim = None if self.run.is_opened else self._claim(plan)
         began = time.monotonic()
         attempt, before = 1, 0
@@ -608,6 +609,7 @@ class Republish:
                 f"{verification.out_of_order:,}. No receipt was written. Check what else writes to "
                 "the target or deletes from it, and restore into an empty topic"
             )
+        self._refuse_abandoned()
         self.run.write_offset_map(offset_map.to_bytes())
         receipt = self._seal(plan, clock, attempt, seconds, verification.to_dict())
         return {**receipt, "records_sent": plan.records - before}
@@ -637,6 +639,14 @@ class Republish:
         finally:
             store.close()
 
+    def _refuse_abandoned(self) -> None:
+        """End an attempt whose run somebody gave up: what waits for that goes on already."""
+        if self.run.is_abandoned:
+            raise ConfigError(
+                f"run {self.run.key} was abandoned meanwhile. Nothing more is sent; what was sent "
+                "stays in its target"
+            )
+
     def _sent(
         self, plan: RepublishPlan, store: ProgressStore, timeout: float = TIMEOUT_SECONDS
     ) -> int:
@@ -658,6 +668,7 @@ class Republish:
             if progress.clock() - shown < 2.0:
                 return
             try:
+                self._refuse_abandoned()
                 if gone := targets.look():
                     raise gone
                 say(progress.line(what, self._sent(plan, store, timeout=5.0) - before))

@@ -25,7 +25,7 @@ from kafka_drain.outages import Outages
 from kafka_drain.output import Level, Line
 from kafka_drain.spark.client_mode import SparkSubmit, read_spark_line
 from kafka_drain.spark.cluster_manager import ClusterApplication, ClusterManager, NoAnswerError
-from kafka_drain.spark.engine import StartedApplication, run_on
+from kafka_drain.spark.engine import StartedApplication, StillRunningError, run_on
 from kafka_drain.spark.job_spec import RUN_OPTION, write_private
 from kafka_drain.spark.place import SparkConnection, is_kubernetes
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key, name_of
@@ -129,13 +129,21 @@ class SparkCluster(SparkSubmit):
             SparkJobError: When it failed.
         """
         self._is_stopped, self._follows = False, True
+        failed: SparkJobError | None = None
         try:
             run_on(self, application, self._started)
+        except StillRunningError:
+            raise
+        except SparkJobError as error:
+            # The other jobs are no part of it.
+            failed = error
         finally:
             self._follows = False
-        if self._rest:
+        if self._rest and not self._is_stopped:
             rest = [str(job.path) for job in self._rest]
             self(replace(application, arguments=[application.kind, *rest]))
+        if failed is not None:
+            raise failed
 
     def find(self, application: SparkApplication) -> StartedApplication | None:
         """Return the application that runs these jobs, or whose results nobody has read.

@@ -5,6 +5,7 @@ Opens nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
@@ -58,6 +59,11 @@ class ConnectAddress:
         if not is_connect(master) or not host or (port and not port.isdigit()):
             raise ConfigError(f"{shown} isn't the address of a Spark Connect server; {expected}")
         names = [name for name, _, _ in pairs]
+        if bad := [name for name in names if name and not re.fullmatch(r"[0-9a-z_.-]+", name)]:
+            raise ConfigError(
+                f"{shown} has the parameter {bad[0]}, which gRPC doesn't send; write its name in "
+                "lower case"
+            )
         if "token" in names:
             raise ConfigError(
                 f"the address {shown} contains a token, which would be visible to others; set "

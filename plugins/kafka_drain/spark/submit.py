@@ -246,7 +246,8 @@ def _zip_packages(application: Path, folder: Path) -> Path:
     if not spark.is_dir():
         spark = application.parents[1]
     target = folder / "kafka_drain.zip"
-    with zipfile.ZipFile(target, "w") as archive:
+    # In an image, files may be dated 1970.
+    with zipfile.ZipFile(target, "w", strict_timestamps=False) as archive:
         for package in (core, spark):
             for module in sorted(package.rglob("*.py")):
                 archive.write(module, f"{package.name}/{module.relative_to(package)}")

@@ -58,8 +58,9 @@ class YarnApplication:
 
     @property
     def waits_for(self) -> str:
-        """Nothing: YARN's diagnostics change with each heartbeat of its nodes."""
-        return ""
+        """That it hasn't started; YARN's diagnostics change with each heartbeat of its nodes."""
+        is_early = self.is_alive and self.state != "RUNNING"
+        return "YARN hasn't started it; its queue may be full" if is_early else ""
 
     @property
     def outcome(self) -> str:

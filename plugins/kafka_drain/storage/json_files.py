@@ -19,7 +19,7 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError, NotWritableError, StoreUnavailableError
 from kafka_drain.storage.conditional_writes import create_object, is_refused, replace_object
 from kafka_drain.storage.immutability import Retention
-from kafka_drain.storage.outages import lies_in_store, may_pass
+from kafka_drain.storage.outages import lies_in_store, may_pass, remedy_of
 from kafka_drain.storage.paths import (
     has_folders,
     is_file,
@@ -265,6 +265,8 @@ def _beside(path: UPath) -> UPath:
 
 def _not_written(path: UPath, error: Exception) -> ArchiveError | StoreUnavailableError:
     why = getattr(error, "strerror", None) or error
+    if remedy := remedy_of(error):
+        return StoreUnavailableError(f"{path} can't be written: {why}; {remedy}")
     if may_pass(path, error):
         return StoreUnavailableError(
             f"{path} can't be written: {why}; check that its store is running, and try again"

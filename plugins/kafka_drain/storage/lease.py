@@ -126,6 +126,8 @@ def hold_lease(
     lease = Lease(root, run=run, seconds=seconds, clock=clock, wait=wait, token=token)
     try:
         lease.acquire()
+        # Its store may have answered too late.
+        lease.confirm()
         ended = threading.Event()
         thread = threading.Thread(target=lease.keep, args=(ended,), name="lease", daemon=True)
         thread.start()

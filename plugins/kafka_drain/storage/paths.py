@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,9 @@ _OF_VOLUMES = frozenset(
     }
 )
 _OF_VOLUMES_BEGIN = (".Trash-", ".nfs", "._")
+
+#: Releases from which on packages pass on the condition of a write (If-None-Match, If-Match).
+_LOWEST = {"s3fs": (2024, 12), "aiobotocore": (2, 16), "gcsfs": (2024, 12), "adlfs": (2024, 12)}
 
 #: botocore's exceptions for missing or incomplete credentials.
 _NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
@@ -78,6 +84,7 @@ def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | Non
         if is_local(found):
             return found.absolute()
         found.fs  # noqa: B018 - imports the package
+        _require_conditions(scheme)
     except ImportError as error:
         raise MachineError(
             f"{path} needs the Python package {PACKAGES.get(scheme, 'for ' + scheme)} ({error}); "
@@ -88,6 +95,18 @@ def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | Non
         normalised(str(path))
         raise
     return found
+
+
+@cache
+def _require_conditions(scheme: str) -> None:
+    needed = [PACKAGES[scheme]] if scheme in PACKAGES else []
+    for name in [*needed, *(["aiobotocore"] if scheme in S3_SCHEMES else [])]:
+        lowest, found = _LOWEST[name], version(name)
+        if tuple(map(int, re.findall(r"\d+", found)[:2])) < lowest:
+            raise MachineError(
+                f"{name} {found} leaves out the condition of a write, so that two drains could "
+                f"hold one lease; install {name}>={'.'.join(map(str, lowest))}"
+            )
 
 
 def _options(scheme: str) -> dict[str, Any]:
@@ -200,7 +219,9 @@ def read_bytes(path: UPath) -> bytes:
     if is_local(path):
         return path.read_bytes()
     with naming_silence(path):
-        return bytes(path.fs.cat_file(path.path))
+        # Otherwise gcsfs asks for the size first, and cuts what is replaced meanwhile.
+        options = {"concurrency": 1} if path.protocol in GCS_SCHEMES else {}
+        return bytes(path.fs.cat_file(path.path, **options))
 
 
 def read_if_there(path: UPath) -> bytes | None:

@@ -11,6 +11,7 @@ which is where the next one starts. What no interval up to now holds is named by
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from kafka_drain.errors import (
     ArchiveError,
     DataFileError,
     DataLossError,
+    KafkaUnavailableError,
     TopicError,
 )
 from kafka_drain.intervals import Interval, TimeRange, milliseconds
@@ -203,7 +205,10 @@ def plan_backfill(
     owned = read_owned(snapshot, topic_ids, last)
     # Records that it takes for archived already must be those in Kafka, and so must earlier ones.
     high = cluster.latest(partitions, "read_uncommitted")
-    tails, new = archived_tails(snapshot, partitions), read_state(snapshot, generation).new
+    state = read_state(snapshot, generation)
+    drained = {*generation.starting_offsets, *state.cursor}
+    _refuse_unlisted(pipeline, sorted(drained.difference(partitions)))
+    tails, new = archived_tails(snapshot, partitions), state.new
     unsealed, _ = unsealed_tails(generation, generation.document.format, new)
     refuse_rewritten(snapshot, cluster, tails, first, high, unsealed, new)
     # The plan would be frozen without the offsets that new records get up to there.
@@ -239,6 +244,25 @@ def plan_backfill(
             if (rest := [part for r in ranges for part in subtract(r, owned.ranges.get(tp, []))])
         },
     )
+
+
+def _refuse_unlisted(pipeline: Pipeline, lacks: Sequence[TopicPartition]) -> None:
+    """Refuse to take an interval for whole without partitions that drains read.
+
+    Raises:
+        KafkaUnavailableError: Names them.
+    """
+    pattern = pipeline.topic_pattern
+    named = [
+        tp
+        for tp in lacks
+        if tp.topic in (pipeline.topics or ()) or (pattern and re.fullmatch(pattern, tp.topic))
+    ]
+    if named:
+        raise KafkaUnavailableError(
+            f"Kafka doesn't list {', '.join(map(str, named))} now, which drains have read: the "
+            "interval would lack their records. Try again; if it stays so, a drain says what to do"
+        )
 
 
 def _ends(snapshot: Snapshot, last: Offsets) -> dict[TopicPartition, int]:

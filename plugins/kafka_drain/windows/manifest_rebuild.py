@@ -14,7 +14,7 @@ from upath import UPath
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.errors import ArchiveError, LockedError
-from kafka_drain.metadata_log.manifest import log_name, logs_to_read, parse_log
+from kafka_drain.metadata_log.manifest import log_name, parse_log
 from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.paths import (
     exists,
@@ -118,8 +118,9 @@ def newest_damaged(data: UPath) -> UPath | None:
 def _later_logs(folder: UPath, last_sealed: int) -> dict[str, bytes]:
     """Read the manifest files of batches without a receipt, by name."""
     logs = {entry.name: log_name(entry.name) for entry in folder.iterdir()}
-    names, _ = logs_to_read(name for name, log in logs.items() if log and log[0] > last_sealed)
-    return {name: read_bytes(folder / name) for name in names}
+    # Also what a compacted one stands for: that may be the damaged one.
+    later = sorted((log, name) for name, log in logs.items() if log and log[0] > last_sealed)
+    return {name: read_bytes(folder / name) for _, name in later}
 
 
 def _logs(
@@ -130,11 +131,14 @@ def _logs(
     compacted = (last + 1) // COMPACT_INTERVAL * COMPACT_INTERVAL - 1
     unsealed: list[tuple[str, int]] = []
     plain: dict[str, str] = {}
+    read = [found for name in later if (found := log_name(name))]
+    newest = max((batch for batch, is_compact in read if is_compact), default=-1)
+    compacted = max(compacted, newest)
     for name, content in later.items():
-        batch, is_compact = log_name(name) or (0, False)
-        if is_compact:
+        batch, _ = log_name(name) or (0, False)
+        if batch <= newest:
             # A compact log also lists sealed files; those are taken from the receipts.
-            compacted, unsealed = batch, _listed(generation, name, content)
+            unsealed += _listed(generation, name, content)
         else:
             plain[name] = content.decode("utf-8", "replace")
     by_batch: dict[int, list[tuple[str, int]]] = {b: [] for b in range(compacted + 1, last + 1)}

@@ -845,6 +845,19 @@ def due_for_roll(snapshot: Snapshot, pipeline: Pipeline, now: datetime) -> str:
     return ""
 
 
+def refuse_discarding(plan: RollPlan) -> None:
+    """Refuse a roll that removes a window or gives up records, which nobody was asked about.
+
+    Raises:
+        ConfigError: Says what it removes, and how somebody carries it out.
+    """
+    if plan.discards:
+        raise ConfigError(
+            f"{plan.lines()[-1]}. Nobody was asked about that: run `kafka-drain roll "
+            f"{quoted(plan.archive.root)} --apply`"
+        )
+
+
 def roll_between_drains(
     archive: Archive, cluster: KafkaCluster, *, run: str, wait_seconds: float
 ) -> RollPlan | None:
@@ -868,6 +881,7 @@ def roll_between_drains(
                 plan = plan_roll(archive, cluster)
                 for line in plan.lines():
                     say(line)
+                refuse_discarding(plan)
                 roll(plan, lease=lease)
                 return plan
         except (LockedError, CheckpointError) as error:

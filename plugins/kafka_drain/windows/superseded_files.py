@@ -102,7 +102,8 @@ def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict
     ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)))
     held = locks.held(paths)
     for number, path in enumerate(held, start=1):
-        (archive.root / path).unlink()
+        # A store may have removed it without its answer being heard.
+        (archive.root / path).unlink(missing_ok=True)
         ticker.at(number)
     files, size = len(held), sum(each.bytes for each in held.values())
     for generation in snapshot.generations[:-1]:

@@ -60,6 +60,9 @@ def divide(records: Iterable[Timed], time: int, *, end: int, is_first: bool, now
     window = deque(islice(left, LOOKAHEAD + 1))
     follows = not is_first
     while window:
+        if follows and time > now:
+            # What is dated after now divides nothing where it has a record to follow.
+            return end
         offset, timestamp = window.popleft()
         may_divide = timestamp >= time and not (timestamp > now and follows)
         if may_divide and is_divide((at for _, at in window), time):
@@ -127,7 +130,7 @@ class TimeBounds:
         Those are of records without a time in front of all others, as Kafka keeps them of formats
         before 0.10, and of a partition's records if all of them are dated after now.
         """
-        later = self.of(self.now, list(self.ends), {})
+        later = self.of(self.now + 1, list(self.ends), {})
         timed = self.cluster.first_since(dict.fromkeys(self.ends, 0))
         found: dict[TopicPartition, list[OffsetRange]] = {}
         for tp, end in self.ends.items():

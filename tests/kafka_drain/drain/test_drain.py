@@ -1062,8 +1062,14 @@ def test_prepare_drain_topic_added(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ends == {P0: 100, P1: 1000, more: 5}
 
 
-def test_prepare_drain_before_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until its first batch, a generation also notes where partitions added since then start."""
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_prepare_drain_before_first_batch(
+    has_failed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its first batch, a generation also notes where partitions added since then start.
+
+    Also if a query has failed before it asked Kafka.
+    """
     monkeypatch.setattr(draining, "prepare_application", fake_application)
     archive = golden_copy(tmp_path / "archive")
     seal(archive)
@@ -1072,6 +1078,10 @@ def test_prepare_drain_before_first_batch(tmp_path: Path, monkeypatch: pytest.Mo
     added = TopicPartition("flights", 2)
     cluster.logs[added] = Log(first=7, end=9)
     tmp_path.chmod(0o700)
+    if has_failed:
+        metadata = opened.checkpoint / "metadata"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text('{"id":"a query"}')
 
     prepare_drain(golden_pipeline(archive, partition_by=["topic"]), cluster, tmp_path)
 

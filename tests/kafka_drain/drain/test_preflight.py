@@ -1155,3 +1155,16 @@ def test_preflight_pending_partition_not_listed(tmp_path: Path, folder: Path) ->
         KafkaUnavailableError,
         r"doesn't list a-2 now.*`kafka-drain validate \S+`, then `kafka-drain roll \S+`",
     )
+
+
+def test_preflight_listed_expired(folder: Path) -> None:
+    """What the manifest lists isn't lost because Kafka has deleted it since."""
+    generation = drained_archive(folder)
+    plan_batch(generation, 2, {A0: 28, A1: 5})
+    list_batch(generation, 2)
+
+    plan = preflight(pipeline_to(folder), cluster_of(first=25))
+
+    assert (plan.warnings, plan.skipped) == ([], {})
+    with pytest.raises(DataLossError, match=r"a-0 \[28, 29\)"):
+        preflight(pipeline_to(folder), cluster_of(first=29))

@@ -317,3 +317,18 @@ def test_no_witness(tmp_path: Path, signer: Signer) -> None:
     assert reasons(validated(archive, alone)) == set()
     assert not tell_witness(archive, alone, NOW)
     assert (tmp_path / "archive/evidence/validation/run.json").is_file()
+
+
+def test_witness_gone_meanwhile(tmp_path: Path, signer: Signer) -> None:
+    """A witness that was checked when the validation began may be another one at its end."""
+    archive = sealed_copy(tmp_path / "archive")
+    validated(archive, signer)
+    add_generation(archive)
+    seal(archive)
+    note = (tmp_path / "archive/evidence/witness.json").read_bytes()
+    (tmp_path / "witness.jsonl").unlink()
+
+    with pytest.raises(EvidenceError, match="lacks the line"):
+        tell_witness(archive, signer, NOW)
+
+    assert (tmp_path / "archive/evidence/witness.json").read_bytes() == note

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
@@ -481,3 +484,25 @@ def test_search_topic_of_a_window(tmp_path: Path) -> None:
     made.seal_window("0_1", {TopicPartition("b", 0): dense(0, 2)})
 
     assert found(made.archive, topics=["b"]) == [(0, 0), (0, 1)]
+
+
+def test_search_with_own_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are opened as the archive was: with its connection's login, not this machine's."""
+    root = UPath(f"memory://{uuid.uuid4().hex}/archive")
+    for path in golden.GOLDEN.rglob("*"):
+        if path.is_file():
+            target = root.joinpath(*path.relative_to(golden.GOLDEN).parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    monkeypatch.setattr("kafka_drain.storage.paths.locate", Mock(side_effect=AssertionError))
+
+    assert found(Archive(root)) == expected(lambda each: True, end=END)
+
+
+def test_refuse_invalid_time() -> None:
+    """A changed time isn't a whole millisecond: the file is damaged, which isn't a traceback."""
+    row = {"partition": 0, "offset": 0, "timestamp": 1}
+    batch = pa.RecordBatch.from_pylist([row], schema=SCHEMA)
+
+    with pytest.raises(DataFileError, match="times were changed"):
+        search._refuse_invalid(batch)

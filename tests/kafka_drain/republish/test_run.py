@@ -1127,3 +1127,25 @@ def test_sign_run(made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyP
     left_out = {"sent", "through"}
     assert document == {key: value for key, value in receipt.items() if key not in left_out}
     assert document["verification"]["is_exact"]
+
+
+def test_send_abandoned(made: MadeArchive, target: Target, ticked: Ticked) -> None:
+    """A run that is abandoned while it is sent ends: erasures don't wait for it any more."""
+    ready = planned(made, target)
+    ticked.steps = [(2.0, lambda: ready.run.abandon(NOW)), (9.0, fails)]
+
+    with pytest.raises(ConfigError, match="was abandoned"):
+        ready.execute(ticked, lambda: NOW)
+
+    assert (ticked.now, ready.run.has_ended) == (2.0, False)
+
+
+def test_execute_abandoned_meanwhile(made: MadeArchive, target: Target) -> None:
+    """A run that was abandoned after it was planned sends nothing."""
+    ready = planned(made, target)
+    ready.run.abandon(NOW)
+
+    with pytest.raises(ConfigError, match="was abandoned"):
+        ready.execute(target, lambda: NOW)
+
+    assert target.done == []

@@ -943,3 +943,20 @@ def test_submit_keytab(world: World) -> None:
     assert (keytab.read_bytes(), stat.S_IMODE(keytab.stat().st_mode)) == (b"secret", 0o600)
     assert "answers_path" not in world.folders()[0].spec()
     engine._forget()
+
+
+def test_follow_failed_and_submit_rest(world: World) -> None:
+    """A failed application's other jobs are no part of it: they are run all the same."""
+    submitted(world).write_result(ERROR)
+    engine, yarn = world.engine(RUNNING, FAILED, SUCCEEDED)
+
+    def state(application_id: str) -> YarnApplication:
+        for folder in world.folders(1):
+            folder.write_result({"records": 2})
+        return Yarn.application(yarn, application_id)
+
+    yarn.application = state  # type: ignore[method-assign]
+    with pytest.raises(SparkJobError, match="ended as FAILED"):
+        engine(world.application(0, 1))
+
+    assert (world.result(0), world.result(1)) == (ERROR, {"records": 2})

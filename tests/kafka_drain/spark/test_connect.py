@@ -51,6 +51,7 @@ def test_connect_address_with_token() -> None:
         ("sc://h/path", "has a parameter without a value"),
         ("sc://h/;use_ssl", "has a parameter without a value"),
         ("sc://h/;session_id=a", "sets session_id, which kafka-drain sets itself"),
+        ("sc://h/;X-Key=secret", "the parameter X-Key"),
         ("sc://h/;token=secret", r"set \$SPARK_CONNECT_AUTHENTICATE_TOKEN"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import sys
 import zipfile
 from collections.abc import Callable
@@ -527,3 +528,16 @@ def test_spark_version(
     monkeypatch.setattr(importlib.metadata, "version", version)
 
     assert submit.spark_version() == found
+
+
+def test_zip_packages_without_dates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of an image may be dated 1970, which a zip can't hold."""
+    modules = [tmp_path / "kafka_drain/spark/submit.py", tmp_path / "kafka_drain_spark/job.py"]
+    for module in modules:
+        module.parent.mkdir(parents=True)
+        module.write_text("")
+        os.utime(module, (0, 0))
+    monkeypatch.setattr(submit, "__file__", str(modules[0]))
+
+    with zipfile.ZipFile(submit._zip_packages(tmp_path / "main.py", tmp_path)) as made:
+        assert made.namelist() == [str(each.relative_to(tmp_path)) for each in modules]

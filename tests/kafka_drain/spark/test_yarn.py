@@ -301,3 +301,11 @@ def test_of_nothing() -> None:
     """Without the variable, the message says what to set it to."""
     with pytest.raises(ConfigError, match="HADOOP_CONF_DIR isn't set; set it to the folder"):
         ResourceManager.of({})
+
+
+@pytest.mark.parametrize(
+    ("state", "waits"), [("ACCEPTED", True), ("RUNNING", False), ("FINISHED", False)]
+)
+def test_application_waits(state: str, waits: bool) -> None:
+    """An application in a full queue is said to wait."""
+    assert bool(YarnApplication("a_1", state).waits_for) is waits

@@ -289,6 +289,8 @@ def s3(code: str, status: int) -> Exception:
         (s3("504", 504), StoreUnavailableError),
         (s3("TooManyRequests", 429), StoreUnavailableError),
         (s3("ThrottlingException", 400), StoreUnavailableError),
+        (s3("ExpiredToken", 400), StoreUnavailableError),
+        (s3("RequestTimeTooSkewed", 403), StoreUnavailableError),
         (s3("XNotImplemented", 501), ArchiveError),
         (s3("XMinioStorageFull", 507), ArchiveError),
         (s3("XMinioAdminBucketQuotaExceeded", 400), ArchiveError),

@@ -33,6 +33,7 @@ from kafka_drain.storage.lease import (
     refuse_while_held,
     wait_for_lease,
 )
+from kafka_drain.storage.lease_store import OneFile
 from tests.faults.injection import wait_for
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.racing import take_at_once
@@ -942,3 +943,19 @@ def test_renew_written_by_sharer(
     clock.move(10)
     with pytest.raises(LockedError, match="expired while this process was suspended"):
         lease.confirm()
+
+
+def test_hold_lease_answered_late(
+    root: UPath, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease that has run out when the store answers isn't held."""
+    create = OneFile.create
+
+    def slow(self: OneFile, document: Any) -> bool:
+        made = create(self, document)
+        clock.move(61)
+        return made
+
+    monkeypatch.setattr(OneFile, "create", slow)
+    with pytest.raises(LockedError, match="expired"), hold_lease(root, run="x", clock=clock):
+        pytest.fail("held")

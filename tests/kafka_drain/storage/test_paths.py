@@ -8,6 +8,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -490,3 +491,32 @@ def test_size_of_below_file(tmp_path: Path) -> None:
 
     assert size_of(UPath(tmp_path), "file") == 3
     assert size_of(UPath(tmp_path), "file/more") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "url"),
+    [
+        ("aiobotocore", "2.13.3", "s3://b/a"),
+        ("s3fs", "2024.10.0", "s3a://b/a"),
+        ("gcsfs", "2024.10.0", "gs://b/a"),
+        ("adlfs", "2024.7.0", "abfs://b/a"),
+    ],
+)
+def test_require_conditions(
+    name: str, found: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release that leaves out the condition of a write is refused."""
+    paths._require_conditions.cache_clear()
+    monkeypatch.setattr(paths, "version", lambda each: found if each == name else "2026.9.0")
+
+    with pytest.raises(MachineError, match=f"{name} {found} leaves out the condition"):
+        paths._require_conditions(url.partition(":")[0])
+
+
+def test_read_bytes_google() -> None:
+    """A document is read in one request: it may be replaced between two."""
+    asked: list[dict[str, Any]] = []
+    files = SimpleNamespace(cat_file=lambda path, **options: asked.append(options) or b"{}")
+    path: Any = SimpleNamespace(protocol="gs", path="b/a", fs=files)
+
+    assert (read_bytes(path), asked) == (b"{}", [{"concurrency": 1}])

@@ -729,3 +729,18 @@ def test_plan_backfill_open_transaction(backfilled: Backfilled) -> None:
     plan = plan_backfill(backfilled.pipeline, cluster, HOUR)
 
     assert plan.ranges == {P0: [R(60, 120)]}
+
+
+@pytest.mark.parametrize(
+    ("source", "gone"),
+    [({"topics": ["t"]}, "t-1 now"), ({"topic_pattern": "[tu]"}, "t-1, u-0 now")],
+)
+def test_plan_backfill_not_listed(tmp_path: Path, source: dict[str, Any], gone: str) -> None:
+    """Without partitions that drains have read, an interval isn't taken for whole."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id", "u": "id-u"})
+    made.start_at({P0: 150, P1: 150, TopicPartition("u", 0): 150})
+    times = {offset: FIRST_MS + offset * MINUTE for offset in range(200)}
+    cluster: Any = FakeCluster({P0: Log(0, 200, times=times)}, topic_ids=made.topic_ids)
+
+    with pytest.raises(KafkaUnavailableError, match=f"doesn't list {gone}"):
+        plan_backfill(Pipeline(name="made", archive=str(made.root), **source), cluster, HOUR)

@@ -298,3 +298,18 @@ def test_rebuild_manifest_receipt_corrupt(
 
     assert sizes(generation) == before
     assert beside(manifest, "new") == beside(manifest, "damaged") == []
+
+
+def test_rebuild_manifest_compact_empty(archive: Archive, manifest: Path) -> None:
+    """What a damaged compacted file has lost is taken from the files that it stands for."""
+    generation = archive.generation(1)
+    for batch in range(14, 22):
+        add_batch(generation, batch, END + batch - 14, END + batch - 13)
+    before = sizes(generation)
+    (manifest / "19.compact").write_text("")
+
+    assert rebuild_manifest(generation) == 28
+
+    assert sizes(generation) == before
+    assert names(manifest) == {"19.compact", "20", "21"}
+    assert seal(archive).receipts_written == 8

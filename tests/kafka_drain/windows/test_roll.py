@@ -1322,3 +1322,13 @@ def test_plan_roll_left_out_stays_left_out(archive: Archive) -> None:
     assert plan_roll(archive, rewritten, rewritten=True).starting_offsets == {P0: 0, P1: 0, G0: 7}
     plan = plan_roll(archive, rewritten, ["flights:1"], rewritten=True)
     assert plan.starting_offsets == {P0: 0, G0: 7}
+
+
+def test_roll_between_drains_discards(archive: Archive) -> None:
+    """Nobody was asked whether a window may go: it stays."""
+    repaired_then_lost(archive)
+
+    with pytest.raises(ConfigError, match=r"removes window repair_1.*--apply"):
+        roll_between_drains(archive, cluster_with(gone=Log(end=9)), run="t", wait_seconds=0)
+
+    assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]

@@ -239,3 +239,11 @@ def test_divide(times: list[int], time: int) -> None:
     )
 
     assert divide(records, time, end=len(times), is_first=True, now=NOW) == expected
+
+
+def test_of_no_interval_reads_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record from the future doesn't make it read all that follows."""
+    found = bounds([1, FUTURE] + [2] * 3 * LOOKAHEAD)
+    monkeypatch.setattr(found.cluster, "records", lambda *_: pytest.fail("reads on"))
+
+    assert found.of_no_interval() == {}

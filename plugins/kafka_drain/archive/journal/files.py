@@ -124,7 +124,9 @@ def note_sealed(root: UPath, noted: Noted, known: Journal | None = None) -> None
             _raise_head(root, Head(number, written))
             if is_whole:
                 _clear(root, number - WHOLE_EVERY)
-                clear_copies(root, journal.noted.tips)
+                # Only the newest ones have grown since.
+                by_number = sorted(journal.noted.tips, key=lambda name: (len(name), name))
+                clear_copies(root, by_number[-2:])
             return
     raise LockedError(f"{root / 'journal'} grew during every attempt to write to it; try again")
 

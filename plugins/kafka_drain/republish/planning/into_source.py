@@ -75,6 +75,8 @@ def judge(standing: Standing, *, is_asked: bool, follows: bool) -> Verdict:
     if not standing.same_cluster:
         return Verdict.ELSEWHERE
     if standing.is_archived:
+        if follows and not is_asked:
+            return Verdict.FEEDS_ITSELF
         if not (standing.exists and standing.holds_records):
             return Verdict.RESTORES
         if is_asked:
@@ -158,7 +160,11 @@ def _restored(snapshot: Snapshot, cluster: KafkaCluster, name: str) -> str:
     parts = [
         key
         for key, receipt in receipts.items()
-        if receipt and any(sent.get("target_topic_id") == id for sent in receipt["sent"])
+        if receipt
+        and any(
+            sent.get("target_topic_id") == id and sent["target_topic"] == name
+            for sent in receipt["sent"]
+        )
     ]
     if not parts:
         return ""
@@ -170,9 +176,8 @@ def _restored(snapshot: Snapshot, cluster: KafkaCluster, name: str) -> str:
 
 def _feeds_itself(name: str) -> str:
     return (
-        f"topic {name} is drained into this archive by its topic_pattern, so each run would send "
-        f"what the previous one sent. Name a target that the pattern doesn't match, or {IN_WORDS}. "
-        "Nothing was sent"
+        f"topic {name} is drained into this archive, so each run would send what the previous one "
+        f"sent. Name a target that isn't, or {IN_WORDS}. Nothing was sent"
     )
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from upath import UPath
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.kafka.identity import is_told
 from kafka_drain.republish.planning.documents import SentJson
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, follower_of, list_runs
@@ -159,10 +160,11 @@ def _identity(entry: SentJson) -> _Identity:
 
 
 def _is_same_target(then: SentJson, now: SentJson) -> bool:
-    """Return whether both go to one topic; if an older release didn't record its id, by name."""
-    if "target_topic_id" in then:
-        return then["target_topic_id"] == now["target_topic_id"]
-    return then["target_topic"] == now["target_topic"]
+    """Return whether both go to one topic: by id, or by name if no id was told or recorded."""
+    known = then.get("target_topic_id")
+    if known is not None and known != now["target_topic_id"]:
+        return False
+    return is_told(known or "") or then["target_topic"] == now["target_topic"]
 
 
 def _overlap(a: SentJson, b: SentJson) -> bool:

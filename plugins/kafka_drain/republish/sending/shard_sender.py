@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -65,6 +67,10 @@ from kafka_drain.schemas.schema_ids import SchemaIds
 TRANSACTION_RECORDS = 250_000
 TRANSACTION_BYTES = 256 << 20
 TRANSACTION_SECONDS = TRANSACTION_TIMEOUT_MS / 1000 * LONGEST
+
+#: Longest wait for the next records while a transaction has some, in seconds: it is committed then,
+#: as it would time out if a filter leaves out a whole file, or a file takes long to be compared.
+READ_SECONDS = 5.0
 
 #: Number of records after which the limits are checked.
 STEP = 2_000
@@ -222,6 +228,10 @@ def _was_stopped(job: SendJob) -> DeliveryError:
     return DeliveryError(f"{job} was stopped; a retry resumes it")
 
 
+class _NotYetError(Exception):
+    """Raised when the next records take longer to be read than an open transaction may wait."""
+
+
 class _QueueTooSmall(Exception):
     """Raised when a producer's queue can't take a value, even if nothing else is in it.
 
@@ -361,7 +371,10 @@ def _produce(
     while sent < TRANSACTION_RECORDS and size < TRANSACTION_BYTES:
         room = pacer.room(len(producer))
         if room > 0 or not sent:
-            taken = source.take(_step(job, sent, size), room)
+            try:
+                taken = source.take(_step(job, sent, size), room, READ_SECONDS if sent else None)
+            except _NotYetError:
+                break
             if taken is None:
                 break
             batch, batch_bytes = taken
@@ -507,6 +520,11 @@ def _refuse_if_superseded(job: SendJob, store: ProgressStore) -> None:
         )
 
 
+def _following(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Return the next batch that has records; None at the end."""
+    return next((batch for batch in batches if batch.num_rows), None)
+
+
 class _Source:
     """A chain's records, readable from any progress.
 
@@ -526,10 +544,15 @@ class _Source:
         self._records: int | None = None
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-shard")
+        self._reading: Future[pa.RecordBatch | None] | None = None
 
     @property
     def next_offset(self) -> int:
         """The source offset to continue from: after the last record, or the next shard's first."""
+        if not self._queued:
+            # It was opened, and nothing of it is there yet.
+            return self.shard.first
         if self._queued == self.shard.records and self._place + 1 < len(self._job.shards):
             return self._job.shards[self._place + 1].first
         return self._last + 1
@@ -541,7 +564,9 @@ class _Source:
             self._open(place_of, done, progress.offset if done else 0)
             self._records = progress.records
 
-    def take(self, most: int, most_bytes: int) -> tuple[pa.RecordBatch, int] | None:
+    def take(
+        self, most: int, most_bytes: int, seconds: float | None = None
+    ) -> tuple[pa.RecordBatch, int] | None:
         """Return the next records of a shard, and the size of their keys and values.
 
         Small batches are faster: Python's objects stay in the processor's cache.
@@ -549,15 +574,17 @@ class _Source:
         Args:
             most: Maximum number of records.
             most_bytes: Maximum size in bytes, unless the first record alone is larger.
+            seconds: Longest wait for them to be read; None for any.
 
         Returns:
             None at the end of the chain.
 
         Raises:
+            _NotYetError: When they weren't read in that time; they are the next ones all the same.
             ManifestInvalidError: When a shard's files hold more or fewer records than planned.
         """
         while self._rest is None or not self._rest.num_rows:
-            self._rest = next(self._batches, None)
+            self._rest = self._read(seconds)
             if self._rest is None:
                 if self._taken < self.shard.records:
                     raise self._not_as_planned(self._last + 1)
@@ -574,6 +601,15 @@ class _Source:
         if self._taken > self.shard.records:
             raise self._not_as_planned(taken["offset"][-1].as_py() + 1)
         return taken, size
+
+    def _read(self, seconds: float | None) -> pa.RecordBatch | None:
+        if self._reading is None:
+            run = copy_context().run
+            self._reading = self._reader.submit(run, _following, self._batches)
+        if not wait([self._reading], seconds).done:
+            raise _NotYetError
+        reading, self._reading = self._reading, None
+        return reading.result()
 
     def queued(self, records: int, last: int) -> None:
         """Record that all taken records are queued, and the offset of the last one."""
@@ -592,7 +628,7 @@ class _Source:
         self._last = offset - 1
         batches = read_shard(self._job.root, self.shard, offset)
         self._batches = as_sent(batches, self.shard, self._changer, self._job.schema_ids)
-        self._rest = None
+        self._rest = self._reading = None
 
     def _not_as_planned(self, end: int) -> ManifestInvalidError:
         """Return the error for files of which all records before an offset were taken."""

@@ -51,7 +51,7 @@ from kafka_drain.windows.reprocess.state import (
     sealing_groups,
     unfinished_reprocess,
 )
-from kafka_drain.windows.roll import plan_roll, roll
+from kafka_drain.windows.roll import plan_roll, refuse_discarding, roll
 from kafka_drain.windows.superseded_files import remove_superseded
 from kafka_drain.windows.window_jobs import (
     WindowJob,
@@ -106,7 +106,7 @@ def plan_reprocess(
     if cut is None:
         raise ConfigError("the start is missing; give a batch, a time or offsets")
     # Refuses what can't be rolled.
-    plan_roll(archive, cluster)
+    refuse_discarding(plan_roll(archive, cluster))
     topic_ids = {name: topic.id for name, topic in topics.items()}
     # A new look: another process may have rolled and sealed since the first one.
     now = archive.snapshot()
@@ -183,9 +183,16 @@ def open_reprocess(plan: ReprocessPlan, cluster: KafkaCluster, *, run: str) -> N
             if there is None or there.groups != plan.groups:
                 raise ConfigError(f"{archive.root}: another reprocess was faster; run it again")
         newest = archive.snapshot().open_generation
-        if newest is not None and newest.number == plan.closes:
+        asked = plan.file_format, plan.partition_by
+        if newest is not None and (
+            newest.number == plan.closes
+            # Somebody else has closed it, and kept its format.
+            or (newest.document.format, newest.document.partition_by) != asked
+        ):
+            planned = plan_roll(archive, cluster)
+            refuse_discarding(planned)
             roll(
-                plan_roll(archive, cluster),
+                planned,
                 lease=lease,
                 reason="reprocess",
                 file_format=plan.file_format,

@@ -301,3 +301,17 @@ def test_note_sealed_on_s3(bucket: str) -> None:
     assert (journal.newest, len(journal.noted.documents)) == (8, 8)
     (root / "journal" / f"{8:012d}.json").unlink()
     assert [where for where, _ in read_journal(root).problems] == ["journal"]
+
+
+def test_note_sealed_clears_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work for an entry doesn't grow with the number of generations."""
+    root, asked = root_of(tmp_path), list[list[str]]()
+    monkeypatch.setattr(files, "clear_copies", lambda _, names: asked.append(list(names)))
+    numbers = (1, 2, 3, 9999, 10_000)
+    tips = {f"generations/{n:04d}": Tip("000000000000.json", 1, "a" * 64) for n in numbers}
+    note_sealed(root, Noted(tips))
+
+    for number in range(WHOLE_EVERY):
+        note_sealed(root, window(number))
+
+    assert asked[-1] == ["generations/9999", "generations/10000"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError, ConfigError, StoreUnavailableError
+from kafka_drain.kafka.identity import NO_TOPIC_ID
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning.documents import BindingJson, ReceiptJson
 from kafka_drain.republish.planning.follow import follower_key
@@ -446,3 +448,16 @@ def test_refuse_repeated_of_mirror_extended(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=rf"run {name}\.000002 started to send records of a-0"):
         refuse_repeated(root, plan_of("now", 10, 20))
+
+
+@pytest.mark.parametrize(("topic", "is_refused"), [("copy", True), ("other", False)])
+def test_refuse_repeated_untold_id(tmp_path: Path, topic: str, is_refused: bool) -> None:
+    """Zeros are no id: the names decide."""
+    root = UPath(tmp_path)
+    [entry] = sent(plan_of("before", target_id=NO_TOPIC_ID))
+    entry["target_topic"] = topic
+    RepublishRun(root, "before").write_receipt(receipt_of(key="before", sent=[entry]))
+    now = plan_of("now", target_id=NO_TOPIC_ID)
+
+    with pytest.raises(ConfigError, match="run before has sent") if is_refused else nullcontext():
+        refuse_repeated(root, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -248,7 +249,8 @@ def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch, said: li
         ids_of=lambda _: {"copy": "id", "other": "id2"},
     )
     none: Any = None
-    republish = Republish(none, cluster, none, PLAN, none)
+    run: Any = SimpleNamespace(is_abandoned=False)
+    republish = Republish(none, cluster, run, PLAN, none)
 
     republish._send(PLAN, engine, 1, 0)  # type: ignore[arg-type]
 
@@ -914,3 +916,28 @@ def test_source_take(
     assert (taken[0].num_rows, taken[1]) == found
     rest = source.take(9, 99)
     assert found[0] + (rest[0].num_rows if rest is not None else 0) == 4
+
+
+def test_send_commits_before_long_read(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transaction waits for records that take long to be read: it would time out."""
+    committed, read = threading.Event(), link.read_shard
+
+    class Steps(list[Any]):
+        def append(self, step: Any) -> None:
+            super().append(step)
+            committed.set()
+
+    def read_shard(*asked: Any) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(read(*asked)):
+            assert number == 0 or committed.wait(5), "waits with an open transaction"
+            yield batch
+
+    link.steps = Steps()
+    monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 99)
+    monkeypatch.setattr(sending, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(sending, "read_shard", read_shard)
+
+    sending.send_shard(chain_job())
+
+    assert link.steps[0] == STEPS[2]
+    assert len(link.arrived) == 5

@@ -564,3 +564,17 @@ def test_reprocess_of_repair_for_more_topics(tmp_path: Path) -> None:
 
     [group] = plan.groups.values()
     assert sorted(group.replaces) == sorted([repaired.path, other.path])
+
+
+def test_open_reprocess_rolled_meanwhile(archive: Archive, pipeline: Pipeline) -> None:
+    """Drains go on with the reprocess's format, also if another process has rolled before it."""
+    cluster: Any = golden_cluster()
+    changed = pipeline.model_copy(update={"partition_by": ["topic"], "format": "orc"})
+    plan = plan_reprocess(changed, cluster, CUT)
+    assert plan.document().create(reprocess_path(archive))
+    running.roll(running.plan_roll(archive, cluster))
+
+    open_reprocess(plan_reprocess(changed, cluster, None), cluster, run="again")
+
+    newest = archive.snapshot().generations[-1].document
+    assert (newest.format, newest.partition_by) == ("orc", ["topic"])
