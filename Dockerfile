@@ -13,6 +13,8 @@ ENV LANG=C.UTF-8 \
     PATH=/usr/lib/postgresql/15/bin:$PATH
 
 COPY docker/postgres.sh /usr/local/bin/
+# Whatever the umask of the checkout.
+RUN chmod -R u=rwX,go=rX /usr/local/bin/postgres.sh
 
 USER postgres
 CMD ["postgres.sh"]
@@ -81,5 +83,7 @@ RUN kafka-drain class-archive
 
 COPY dags/ dags/
 COPY docker/ docker/
+# Whatever the umask of the checkout.
+RUN chmod -R u=rwX,go=rX dags docker plugins spark_jobs
 
 USER kafka-drain

@@ -250,5 +250,6 @@ audit: setup ## check everything pinned in the lock files for known vulnerabilit
 licences: setup ## check that every installed package has a licence that this project may depend on
 	@$(PYTHON_ENV) -m scripts.licences
 
-clean: stop ## remove the environments and the demo's data; keeps the cached jars
-	@rm -rf .venv .venv-airflow* .venv-audit .venv-spark4? .venv-python3.1? .demo build
+clean: ## remove the environments and the demo's data; keeps the cached jars
+	@! test -x $(PYTHON_ENV) || ! test -d .demo || $(PYTHON_ENV) -m demo stop
+	@rm -rf .venv .venv-* .demo build

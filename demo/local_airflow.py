@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from demo.airflow_session import DONE
 from demo.broker.ports import all_free, free_ports
@@ -110,7 +110,11 @@ class LocalAirflow:
     def environment(self) -> dict[str, str]:
         """The environment of every Airflow command."""
         path = f"{BINARIES}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return {**os.environ, "PATH": path, **self.settings}
+        # Airflow's parts find each other on this machine, never through a proxy.
+        known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+        direct = ",".join(filter(None, [known, "127.0.0.1", "localhost"]))
+        beside = {"PATH": path, "no_proxy": direct, "NO_PROXY": direct}
+        return {**os.environ, **beside, **self.settings}
 
     @property
     def settings(self) -> dict[str, str]:
@@ -333,7 +337,8 @@ class LocalAirflow:
     def healthy(self) -> bool:
         """Return whether the UI responds and scheduler and DAG processor send heartbeats."""
         try:
-            with urlopen(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
+            direct = build_opener(ProxyHandler({}))
+            with direct.open(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
                 health = json.load(answer)
         except (URLError, OSError, ValueError):
             return False

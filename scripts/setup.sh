@@ -87,9 +87,13 @@ step "Java $java_major"
 check_disk
 
 stamp=$venv/kafka-drain-setup
-wanted=$(hash_inputs "$lock" pyproject.toml)
+inputs=$(hash_inputs "$lock" pyproject.toml)
+# Where the system's Python is another one by now, an environment finds none of its packages.
+wanted() {
+    echo "$inputs $("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+}
 
-if python_fits "$venv/bin/python" && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+if python_fits "$venv/bin/python" && [ "$(cat "$stamp" 2>/dev/null)" = "$(wanted)" ]; then
     step "Python packages: unchanged"
 else
     # Only a complete run writes the stamp again.
@@ -116,7 +120,7 @@ else
     step "packages of $lock"
     "$venv/bin/uv" pip install --quiet --no-deps -e .
     step "kafka-drain itself, editable"
-    echo "$wanted" >"$stamp"
+    wanted >"$stamp"
 fi
 
 # Where Python may not write bytecode, each process would spend half a second on our own code.

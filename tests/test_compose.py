@@ -323,3 +323,24 @@ def test_broker_listeners_published() -> None:
     assert mapped == {"127.0.0.1:29092"}
     assert "broker:9092" in SERVICES["airflow"]["environment"]["AIRFLOW_CONN_KAFKA_DEFAULT"]
     assert properties["log.dirs"].startswith("/var/lib/kafka/")
+
+
+def test_documented_down_reaches_all_profiles() -> None:
+    """What stops the stack stops services of profiles, too."""
+    page = (CHECKOUT / "docs" / "docker.md").read_text(encoding="utf-8")
+    profiles = {name for s in SERVICES.values() for name in s.get("profiles", [])}
+    lines = re.findall(r"(?m)^docker compose .*\bdown\b.*$", page)
+
+    assert lines
+    assert all(f"--profile {name} " in line for line in lines for name in profiles), lines
+
+
+@pytest.mark.parametrize(
+    ("stage", "copied"),
+    [("postgres", "/usr/local/bin/postgres.sh"), ("kafka-drain", "dags docker plugins spark_jobs")],
+)
+def test_image_files_readable(stage: str, copied: str) -> None:
+    """The image's user can read what was copied, whatever the umask of the checkout."""
+    before, _, _ = STAGES[stage].partition("\nUSER ")
+
+    assert f"RUN chmod -R u=rwX,go=rX {copied}" in before

@@ -96,6 +96,7 @@ def test_metrics_page_names_every_metric() -> None:
     overview = dict.fromkeys(metrics._OVERVIEW, 1) | {
         "verdict": "complete",
         "expires_at": "2026-11-22T12:00:00+00:00",
+        "validated_at": "2026-11-22T12:00:00+00:00",
         "gaps": {"<reason>": 1},
         "findings": {"<reason>": 1},
     }

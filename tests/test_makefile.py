@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -53,3 +55,20 @@ def test_parts_without_java_are_all_of_them() -> None:
     assert named is not None
     for path in re.sub(r"\$\(.+\)", "", named[1]).split():
         assert (ROOT / path).exists(), path
+
+
+def test_clean_twice(tmp_path: Path) -> None:
+    """Without an environment nothing has to be stopped, and all environments go."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / ".venv-connect").mkdir()
+
+    for _ in range(2):
+        run = subprocess.run(
+            ["make", "--directory", str(tmp_path), "clean"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+
+    assert not (tmp_path / ".venv-connect").exists()

@@ -210,8 +210,9 @@ def _require_parquet(archive: Archive, files: Iterable[ArchiveFile]) -> None:
     if others:
         raise ConfigError(
             f"{archive.root} holds {' and '.join(others)} files, but an Iceberg table takes only "
-            "Parquet files; drain it again as Parquet with `kafka-drain reprocess "
-            f"{quoted(archive.root)}`, or read it with kafka_drain_spark.reader.read_archive"
+            "Parquet files; drain again as Parquet what Kafka still has (`kafka-drain reprocess "
+            f"{quoted(archive.root)} --format parquet --from-batch 1:0 --bootstrap-servers "
+            "HOST:PORT --apply`), or read it with kafka_drain_spark.reader.read_archive"
         )
 
 
@@ -231,8 +232,9 @@ def _fit_columns(
         except (ValidationError, ValueError) as error:
             raise ConfigError(
                 f"a column's type has changed in a way that Iceberg doesn't support: {error}; "
-                f"compact the closed generations (`kafka-drain maintain {quoted(archive.root)} "
-                "--apply`), which rewrites them, and register the archive as a new table"
+                "drain the files before it again while Kafka has their records (`kafka-drain "
+                f"reprocess {quoted(archive.root)} --from-batch 1:0 --bootstrap-servers HOST:PORT "
+                "--apply`), and register the archive as a new table"
             ) from error
     metadata = transaction.table_metadata
     schema = metadata.schema()

@@ -223,3 +223,13 @@ def test_environment_for_this_user_alone(tmp_path: Path) -> None:
     LocalAirflow(tmp_path, "").write_environment(path)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_environment_without_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's parts reach each other beside a proxy; other exceptions stay."""
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "intra")
+
+    seen = LocalAirflow(tmp_path, "").environment
+
+    assert seen["no_proxy"] == seen["NO_PROXY"] == "intra,127.0.0.1,localhost"

@@ -139,7 +139,13 @@ def _docker(arguments: tuple[str, ...]) -> None:
     if arguments[0] == "build":
         return
     services = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
-    verb, *rest = arguments[1:]
+    arguments = arguments[1:]
+    if arguments[0] == "--profile":
+        assert arguments[1] in {
+            name for each in services.values() for name in each.get("profiles", ())
+        }
+        arguments = arguments[2:]
+    verb, *rest = arguments
     named = [word for word in rest if not word.startswith("-")]
     assert verb in ("up", "down", "build", "exec", "cp"), arguments
     if verb == "exec":

@@ -277,7 +277,7 @@ def test_register_archive_type_changed(archive: Archive, catalog: SqlCatalog) ->
     before = register_archive(archive, catalog, NAME)
     with_column(archive, 15, 50, pa.array(["text"] * 8))
 
-    with pytest.raises(ConfigError, match=r"type has changed.*maintain .* --apply"):
+    with pytest.raises(ConfigError, match=r"type has changed.*reprocess .* --apply"):
         register_archive(archive, catalog, NAME)
     assert catalog.load_table(NAME).current_snapshot().snapshot_id == before.snapshot_id
 

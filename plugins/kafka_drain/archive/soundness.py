@@ -213,7 +213,8 @@ def note_of_holes(holes: Iterable[Hole]) -> Noted:
     )
 
 
-def _accepted_holes(noted: Noted) -> dict[Partition, list[OffsetRange]]:
+def accepted_holes(noted: Noted) -> dict[Partition, list[OffsetRange]]:
+    """Return the offsets that users have accepted as lost, by partition and topic id."""
     found: dict[Partition, list[OffsetRange]] = {}
     for path in noted.documents:
         if path.startswith(_HOLES):
@@ -410,7 +411,7 @@ class _Look:
         offsets that a generation would archive again.
         """
         self._state.findings += find_early(self._drained, self._fresh)
-        accounted = _accepted_holes(self._journal.noted)
+        accounted = accepted_holes(self._journal.noted)
         looked_at = {name for name, _ in self._drained}
         if not windows:
             looked_at -= self._state.newest.keys()

@@ -117,8 +117,12 @@ def _oldest_waiting(observed: Observations, receipt: Receipt | None) -> dict[Top
         return {}
     sealed_at = datetime.fromisoformat(receipt.sealed_at).timestamp()
     newest = _newest(receipt)
+    # A record may be dated ahead; those behind it aren't.
     return {
-        tp: newest.get(tp, int(1000 * min(seen.waiting_since or sealed_at, sealed_at)))
+        tp: min(
+            newest[tp] if tp in newest else int(1000 * (seen.waiting_since or sealed_at)),
+            int(1000 * sealed_at),
+        )
         for tp, seen in observed.items()
     }
 

@@ -128,7 +128,7 @@ def answer(options: argparse.Namespace, document: Any, show: Callable[[Console],
             print(json.dumps(document, indent=2))
         else:
             # Outside a terminal, lines may be as long as necessary.
-            show(_Console(width=None if sys.stdout.isatty() else 240, highlight=False))
+            show(_Console(width=None if sys.stdout.isatty() else 1 << 16, highlight=False))
 
 
 def answer_line(document: Any) -> None:

@@ -37,7 +37,8 @@ class Decoding:
         without_schema: Number of values that name no schema.
         unknown: Ids of schemas that values name and that aren't known.
         undecodable: Number of values that their schema doesn't decode, or that aren't JSON.
-        named: Decodes values that aren't JSON, by the schemas that they name nevertheless.
+        named: Decodes values that aren't JSON, by the schemas that they name nevertheless; None if
+            there has never been a schema.
         not_json: Number of those that name none: all bytes were restored, and nothing is missing.
     """
 
@@ -49,7 +50,7 @@ class Decoding:
     without_schema: int = 0
     unknown: set[SchemaId] = field(default_factory=set)
     undecodable: int = 0
-    named: Decoders = field(default_factory=lambda: Decoders(lambda _: None))
+    named: Decoders | None = None
     not_json: int = 0
 
     def add(self, values: Iterable[tuple[bytes | None, Headers]]) -> None:
@@ -83,7 +84,7 @@ class Decoding:
             # A registry's serializer puts an id before JSON, too.
             json.loads((value[ID_BYTES:] if value[:1] == b"\0" else value).decode())
         except (ValueError, RecursionError) as error:
-            if self.named.decode("value", value, headers) is None:
+            if self.named is None or self.named.decode("value", value, headers) is None:
                 raise _NotJsonError from error
         return True
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import DrillDocument, DrillStarted, ProblemRow
+from kafka_drain.archive.drill_status import SKEW
 from kafka_drain.archive.drills import FOLDER, write_result
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.topic_settings import noted_topic_settings
-from kafka_drain.clock import Clock
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.drill import PREFIX, SampleKind
 from kafka_drain.drills.decoding import Decoding, by_schema_id
 from kafka_drain.drills.sample import Sample, choose_sample, iso_of, newest_of, text_of
@@ -112,8 +113,11 @@ class DrillPlan:
         return {**_sample_row(self.sample), "topics": dict(self.partitions)}
 
 
-def plan_drill(archive: Archive, request: DrillRequest) -> DrillPlan:
+def plan_drill(archive: Archive, request: DrillRequest, now: datetime | None = None) -> DrillPlan:
     """Choose a drill's sample; changes nothing.
+
+    Args:
+        now: The time after which records are dated ahead; None for the current one.
 
     Raises:
         ArchiveError: When the folder isn't an archive, or nothing in it is sealed.
@@ -125,13 +129,15 @@ def plan_drill(archive: Archive, request: DrillRequest) -> DrillPlan:
         raise ArchiveError(f"{archive.root} has no sealed records to restore; drain and validate")
     seed = secrets.randbits(31) if request.seed is None else request.seed
     spans = {file.path: _spans(file) for file in files}
-    sample = choose_sample(request.sample, seed, (s for each in spans.values() for s in each))
+    # Producers' clocks may be ahead.
+    until = _milliseconds((now or utc_now()) + SKEW)
+    sample = choose_sample(request.sample, seed, (s for e in spans.values() for s in e), until)
     partitions: dict[str, int] = {}
     for file in files:
         if _is_in(sample, spans[file.path]):
             for tp in _partitions_of(file):
                 partitions[tp.topic] = max(partitions.get(tp.topic, 0), tp.partition + 1)
-    newest = newest_of(span for each in spans.values() for span in each)
+    newest = newest_of((span for each in spans.values() for span in each), until)
     return DrillPlan(snapshot, sample, dict(sorted(partitions.items())), newest, snapshot.sealed_at)
 
 
@@ -243,7 +249,9 @@ def _run(drill: _Drill, engine: RepublishEngine) -> None:
     groups = ConsumerGroups(drill.cluster.config)
     scratch: Scratch | None = None
     try:
-        drill.plan = drill.attempt("plan", lambda: plan_drill(drill.archive, drill.request))
+        drill.plan = drill.attempt(
+            "plan", lambda: plan_drill(drill.archive, drill.request, drill.started_at)
+        )
         scratch = drill.attempt("plan", lambda: _prepare(drill, groups))
         drill.attempt("restore", lambda: _restore(drill, engine, began))
         drill.attempt("decode", lambda: _decode(drill))
@@ -373,7 +381,9 @@ def _decoding_of(snapshot: Snapshot) -> Decoding | None:
     registry = read_document(snapshot.root)
     schemas = read_schemas(snapshot.root)
     if values is not None and values["settings"]["encoding"] == "json":
-        return Decoding(None, named=Decoders(archived_schemas(registry, schemas)))
+        # Without a registry, there has never been a schema, and bytes only look like ids.
+        named = Decoders(archived_schemas(registry, schemas))
+        return Decoding(None, named=named if registry.url or schemas.schemas else None)
     decoding = by_schema_id(registry, schemas)
     known = values is not None or schemas.schemas or registry.subjects
     return decoding if known or decoding.topics or decoding.not_judged else None

@@ -42,9 +42,9 @@ class Sample:
         return f"{kind}, {text_of(self.from_time)} to {text_of(self.to_time)}"
 
 
-def newest_of(spans: Iterable[Span]) -> int | None:
-    """Return the highest timestamp of the calendar in milliseconds; None without one."""
-    return max((ms for span in spans for ms in span if 0 <= ms < _HIGHEST_MS), default=None)
+def newest_of(spans: Iterable[Span], until: int = _HIGHEST_MS) -> int | None:
+    """Return the highest timestamp before a time, in milliseconds; None without one."""
+    return max((ms for span in spans for ms in span if 0 <= ms < until), default=None)
 
 
 def iso_of(milliseconds: int | None) -> str | None:
@@ -52,25 +52,28 @@ def iso_of(milliseconds: int | None) -> str | None:
     return None if milliseconds is None else text_of(_time(milliseconds))
 
 
-def choose_sample(kind: SampleKind, seed: int, spans: Iterable[Span]) -> Sample:
+def choose_sample(
+    kind: SampleKind, seed: int, spans: Iterable[Span], until: int = _HIGHEST_MS
+) -> Sample:
     """Choose the sample.
 
     A day is chosen among those that certainly have a record: the first and the last of each span,
     which are all days if files are partitioned by date. Without timestamps, it is the whole.
 
     Args:
-        seed: The same seed chooses the same day of the same archive.
+        seed: The same seed chooses the same day of an archive, as long as few days are added.
         spans: Timestamps of the sealed files, for each file and partition.
+        until: A time in milliseconds, before which the sample ends.
     """
-    usable = [ms for span in spans for ms in span if 0 <= ms < _HIGHEST_MS]
+    usable = [ms for span in spans for ms in span if 0 <= ms < until]
     if kind == "whole" or not usable:
         return Sample("whole", seed=seed)
     if kind == "newest_hour":
         end = max(usable) + 1
         return Sample(kind, _time(max(end - _HOUR_MS, 0)), _time(end), seed)
     days = sorted({ms // _DAY_MS for ms in usable})
-    # Not for secrets: a drill must be repeatable.
-    day = random.Random(seed).choice(days)
+    # Not for secrets: a drill must be repeatable, also after another day was drained.
+    day = min(days, key=lambda day: random.Random(f"{seed} {day}").random())
     return Sample(kind, _time(day * _DAY_MS), _time((day + 1) * _DAY_MS), seed)
 
 

@@ -7,11 +7,24 @@ from collections.abc import Collection, Sequence
 
 from kafka_drain.errors import AuthorizationError
 from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.logins import Login
 
 #: Operations of a drain on its topics, by Kafka's ACL names.
 DRAINED = ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
 #: Operations of a republish on its targets; it reads the sent records back.
 TARGET = ("WRITE", "READ", "DESCRIBE", "DESCRIBE_CONFIGS")
+
+
+#: IAM's actions for operations, as Amazon MSK names them.
+_OF_IAM = {
+    "ALTER_CONFIGS": "AlterTopicDynamicConfiguration",
+    "CREATE": "CreateTopic",
+    "DELETE": "DeleteTopic",
+    "DESCRIBE": "DescribeTopic",
+    "DESCRIBE_CONFIGS": "DescribeTopicDynamicConfiguration",
+    "READ": "ReadData",
+    "WRITE": "WriteData",
+}
 
 
 def require_access(
@@ -44,9 +57,20 @@ def missing_acls(config: KafkaConfig, topic: str, operations: Sequence[str]) -> 
     user = str(config.settings.get("sasl.username") or "")
     # In the notation of kafka-acls.sh, such as `DescribeConfigs`.
     named = " ".join(f"--operation {each.title().replace('_', '')}" for each in operations)
-    return AuthorizationError(
+    seen = (
         f"{f'user {user}' if user else 'this user'} may not {' and '.join(operations)} on topic "
-        f"{topic}; add the ACL{'s' if len(operations) > 1 else ''}: kafka-acls.sh "
-        f"--bootstrap-server {config.bootstrap_servers} --add --allow-principal "
-        f"{shlex.quote(f'User:{user}') if user else 'User:…'} {named} --topic {shlex.quote(topic)}"
+        f"{topic}"
+    )
+    if config.login is Login.MSK_IAM:
+        # ACLs of Kafka's don't apply to it.
+        actions = ", ".join(f"kafka-cluster:{_OF_IAM[each]}" for each in operations)
+        return AuthorizationError(
+            f"{seen}; allow {actions} on it in the IAM policy of these AWS credentials"
+        )
+    login = "" if config.protocol == "plaintext" else ' --command-config "${CLIENT_PROPERTIES:?}"'
+    return AuthorizationError(
+        f"{seen}; add the ACL{'s' if len(operations) > 1 else ''}: kafka-acls.sh "
+        f"--bootstrap-server {shlex.quote(config.bootstrap_servers)} --add --allow-principal "
+        f"{shlex.quote(f'User:{user}') if user else 'User:…'} {named} --topic "
+        f"{shlex.quote(topic)}{login}"
     )

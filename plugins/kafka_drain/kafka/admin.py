@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -44,6 +45,13 @@ _LISTEN_SECONDS = 0.25
 
 #: Longest wait for Kafka's answer to a look.
 LOOK_SECONDS = 3.0
+
+#: librdkafka's words where no token was had, and nobody refused the login: HTTP's 4xx would.
+_NO_TOKEN = re.compile(
+    r"Failed to retrieve (OIDC|JWT) token from .*\((?!4\d\d\))-?\d+\)\s*$"
+    r"|OAuth callback raised exception",
+    re.DOTALL,
+)
 
 _SASL = "sasl.username, sasl.password or sasl.mechanism"
 #: The settings to correct when a login is refused.
@@ -261,6 +269,11 @@ class Admin:
         """
         servers = self.config.bootstrap_servers
         if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
+            if _NO_TOKEN.search(refusal):
+                return KafkaUnavailableError(
+                    f"there is no token for Kafka at {servers}: {refusal}; check that the token "
+                    "endpoint is reachable from here, and try again"
+                )
             return self._refused(f"Kafka at {servers} rejects the credentials: {refusal}")
         refusal = self._refusals.get(KafkaError._SSL)
         if refusal and not is_lasting(reached):
@@ -273,7 +286,7 @@ class Admin:
         why = reasons(reached) or said
         return KafkaUnavailableError(
             f"no response{about} from Kafka at {servers}{waited}: {why}; "
-            f"{remedy(reached, self.config.protocol)}"
+            f"{remedy(reached, self.config.protocol, logs_in=self.config.login is not Login.NONE)}"
         )
 
     def _refused(self, seen: str) -> AuthenticationError:

@@ -35,6 +35,13 @@ UNASKED: Mapping[str, Any] = {"allow.auto.create.topics": False}
 _IN_SHELL = ("sasl.kerberos.principal", "sasl.kerberos.keytab", "sasl.kerberos.service.name")
 _HARMLESS = re.compile(r"[\w./@:=+-]*")
 
+#: Two names each of one setting; librdkafka takes the last one, Java always the first.
+_TWO_NAMES = (
+    ("sasl.mechanism", "sasl.mechanisms"),
+    ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id"),
+    ("sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret"),
+)
+
 #: Values that need no warning, because they are what happens anyway.
 _AS_ANYWAY = {
     "isolation.level": "read_committed",
@@ -105,6 +112,14 @@ class KafkaConfig:
                 "the Kafka connection has no bootstrap.servers; add it to the connection's "
                 'extra: {"bootstrap.servers": "host:9092"}'
             )
+        for one, other in _TWO_NAMES:
+            values = [self.settings.get(one), self.settings.get(other)]
+            if all(values) and values[0] != values[1]:
+                # Not the values, which may be secret.
+                raise ConfigError(
+                    f"{one} and {other} are two names of one setting, have two values, and each "
+                    "client would take another one; leave one out"
+                )
         check_addresses(str(self.settings["bootstrap.servers"]))
         for name in _IN_SHELL:
             if not _HARMLESS.fullmatch(str(self.settings.get(name, ""))):

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kafka_drain.errors import KafkaDrainError
 from kafka_drain.kafka.admin import admin_client, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import (
@@ -206,7 +207,7 @@ class ClusterDescriber:
                 # confluent-kafka 2.16 ends the process when it is to describe such a cluster.
                 return "", False
             described = self._described
-        except KafkaException:
+        except (KafkaException, KafkaDrainError):
             return "", False
         # Without an authorizer, a broker lists all operations.
         operations = described.authorized_operations or ()
@@ -274,6 +275,9 @@ class ClusterDescriber:
                 return _group_state(group, self._committed(str(group.group_id), wanted))
             except KafkaException as error:
                 return f"{group.group_id}: {_failed(error.args[0]).outcome}"
+            except KafkaDrainError:
+                # There is no token for its client.
+                return f"{group.group_id}: {PartOutcome.UNANSWERED}"
 
         with ThreadPoolExecutor(_LANES) as pool:
             answers = list(pool.map(offsets, asked))

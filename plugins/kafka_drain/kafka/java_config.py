@@ -74,7 +74,7 @@ def java_settings(settings: Mapping[str, str], login: Login) -> Split:
     plain = {name: settings[name] for name in SAME if name in settings}
     if "security.protocol" in plain:
         plain["security.protocol"] = plain["security.protocol"].upper()
-    if plain.get("ssl.endpoint.identification.algorithm") == "none":
+    if plain.get("ssl.endpoint.identification.algorithm", "").lower() == "none":
         # The Java client disables host name verification with an empty value.
         plain["ssl.endpoint.identification.algorithm"] = ""
     logged_in, login_secret = _login(settings, login)
@@ -215,7 +215,8 @@ def _tls(settings: Mapping[str, str]) -> Split:
     secret = {
         name: settings[name]
         for name in ("ssl.key.password", "ssl.keystore.password")
-        if name in settings
+        # Java takes an empty one for that of an encrypted key.
+        if settings.get(name)
     }
     certificate = _pem(settings, "ssl.certificate")
     key = _pem(settings, "ssl.key")

@@ -64,7 +64,8 @@ def login_of(settings: Mapping[str, Any]) -> Login:
     """Return the login that a connection's settings mean.
 
     Raises:
-        ConfigError: When the mechanism doesn't exist, or no token can be had for OAUTHBEARER.
+        ConfigError: When the mechanism is missing or doesn't exist, or no token can be had for
+            OAUTHBEARER.
     """
     mechanism = mechanism_of(settings)
     if not mechanism:
@@ -75,6 +76,12 @@ def login_of(settings: Mapping[str, Any]) -> Login:
             + (f" (for MSK with IAM: {OAUTHBEARER})" if mechanism == "AWS_MSK_IAM" else "")
         )
     if mechanism == KERBEROS:
+        named = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
+        if not named and (settings.get("sasl.username") or settings.get("sasl.password")):
+            raise ConfigError(
+                "sasl.mechanism is missing: a user and a password need PLAIN, SCRAM-SHA-256 or "
+                "SCRAM-SHA-512; without one, it is Kerberos (GSSAPI)"
+            )
         return Login.KERBEROS
     return _token_login(settings) if mechanism == OAUTHBEARER else Login.PASSWORD
 

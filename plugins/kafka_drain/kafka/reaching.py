@@ -96,18 +96,20 @@ def reasons(reached: Sequence[Reached]) -> str:
     return ", ".join(map(str, reached))
 
 
-def remedy(reached: Sequence[Reached], protocol: str) -> str:
+def remedy(reached: Sequence[Reached], protocol: str, *, logs_in: bool = False) -> str:
     """Return the remedy.
 
     Args:
         reached: The results for the addresses.
         protocol: The connection's security.protocol.
+        logs_in: Whether the connection has a login.
     """
     said, protocol = {each.answer for each in reached}, protocol.lower()
     found = []
     if AddressAnswer.TLS in said and protocol in _WITH_TLS:
+        with_tls = "SASL_SSL" if logs_in else _WITH_TLS[protocol]
         found.append(
-            f"set security.protocol to {_WITH_TLS[protocol]} in the Kafka connection, which has "
+            f"set security.protocol to {with_tls} in the Kafka connection, which has "
             f"{protocol.upper()}, or give the port of the listener without TLS"
         )
     if AddressAnswer.PLAINTEXT in said and protocol in _WITHOUT_TLS:

@@ -224,7 +224,7 @@ def look_closer(
         # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
         from kafka_drain.proof.window_contents import content_of_windows
 
-        return content_of_windows(root, same, windows.replaced, ranges)
+        return content_of_windows(root, same, windows.replaced, ranges, found.identity.topics)
 
     contents = check_contents(
         generation,

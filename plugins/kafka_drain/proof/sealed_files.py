@@ -19,7 +19,7 @@ from kafka_drain.archive.receipts import (
     SealedFile,
     unknown_files,
 )
-from kafka_drain.archive.snapshot import SnapshotGeneration
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.errors import DataFileError
 from kafka_drain.findings import Finding, Reason
@@ -145,6 +145,11 @@ def check_all_sealed(
             check.findings += found
             check.damaged += [(file, receipt) for file in lost]
         ticker.at(number)
+    if any(file.path not in replaced for file, _ in check.damaged):
+        # Maintenance may have removed what a window has replaced since the archive was read.
+        gone = Snapshot(generation.root).readable_fold.gone
+        check.damaged = [each for each in check.damaged if each[0].path not in gone]
+        check.findings = [each for each in check.findings if each.subject not in gone]
     check.findings += unknown_contents(generation, unproven)
     return check
 

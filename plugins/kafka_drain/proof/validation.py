@@ -33,6 +33,7 @@ from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.soundness import (
     SealedState,
+    accepted_holes,
     check_sealed_state,
     note_of_holes,
     note_of_segment,
@@ -55,7 +56,7 @@ from kafka_drain.findings import OF_SEALED, OF_WITNESS, Finding, Reason, errors,
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import untold
-from kafka_drain.offsets import Ranges, TopicPartition, merge
+from kafka_drain.offsets import OffsetRange, Ranges, TopicPartition, merge, without
 from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.cluster_capture import Describe, Described, capture, check_descriptions
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
@@ -88,7 +89,7 @@ from kafka_drain.proof.rewritten_log import (
 )
 from kafka_drain.proof.sealed_files import Deep, check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
-from kafka_drain.proof.segment_proof import provable
+from kafka_drain.proof.segment_proof import CheckedSegment, provable
 from kafka_drain.proof.topic_ids import read_from, topic_ids_now
 from kafka_drain.proof.window_checks import (
     HeldByWindows,
@@ -287,9 +288,11 @@ def validate_archive(
         report.findings += check_copies(archive.root, sealed.journal.noted, sealed.topic_ids)
     _validate_generations(validation, whole=whole, writes=writes)
     all_read = whole and not any(f.reason in OF_SEALED for f in report.findings)
+    accepted = accepted_holes(sealed.journal.noted)
     # A roll removes windows, also such as stand for something sealed as well.
     for (tp, topic_id), ranges in checked.left.uncovered().items() if all_read else ():
-        _add_gaps(validation, {tp.topic: topic_id}, {tp: ranges})
+        left = without(ranges, accepted.get((tp, topic_id), ()))
+        _explain_left(validation, tp, topic_id, left)
     report.findings += check_accounts(checked.accounts, sealed.journal.noted, whole=all_read)
     report.findings += _nothing_drained(validation, whole=whole)
     may_write = cluster is not None and writes
@@ -505,19 +508,55 @@ def _compare_logs(
     proven = provable(answers.checked, answers.contents.agreeing)
     unsealed = newest_records(file for each in proven for file in each.files)
     sealed = _compare(validation, validation.cluster, tails, bounds, compare_sealed)
-    return _Logs(
-        tails,
-        sealed,
-        _compare(
-            validation,
-            validation.cluster,
-            unsealed,
-            bounds,
-            partial(compare_with_logs, unsealed=found.state.new),
-            {tp: at for tp, at in found.state.cursor.items() if tp not in sealed.rewritten},
-        ),
-        unsealed.keys(),
+    newest = _compare(
+        validation,
+        validation.cluster,
+        unsealed,
+        bounds,
+        partial(compare_with_logs, unsealed=found.state.new),
+        {tp: at for tp, at in found.state.cursor.items() if tp not in sealed.rewritten},
     )
+    rewritten = {*sealed.rewritten, *newest.rewritten}
+    rest = {tp: tail for tp, tail in unsealed.items() if tp not in rewritten}
+    cut = _cut_between(validation, validation.cluster, found, proven, rest, bounds)
+    sealed = replace(sealed, rewritten={**cut, **sealed.rewritten})
+    return _Logs(tails, sealed, newest, unsealed.keys())
+
+
+def _cut_between(
+    validation: _Validation,
+    cluster: KafkaCluster,
+    found: OpenGeneration,
+    proven: Sequence[CheckedSegment],
+    newest: Mapping[TopicPartition, SealedTail],
+    bounds: Mapping[TopicPartition, KafkaBounds],
+) -> dict[TopicPartition, str]:
+    """Return why logs were cut between two unsealed batches, of which the newer is still there.
+
+    Such a log differs only where the older one ended.
+
+    Args:
+        newest: The newest record of each partition, which is as in Kafka.
+    """
+    first = {tp: each.earliest for tp, each in bounds.items()}
+    end = {tp: each.high_watermark for tp, each in bounds.items()}
+    cut: dict[TopicPartition, str] = {}
+    for segment in proven[:-1]:
+        older = {
+            tp: tail
+            for tp, tail in newest_records(segment.files).items()
+            if tp in newest and tail != newest[tp] and tp not in cut
+        }
+        if older:
+            compared = compare_with_logs(
+                validation.snapshot, cluster, older, first, end, found.state.new
+            )
+            cut |= compared.rewritten
+    validation.report.findings += [
+        Finding(Reason.LOG_REWRITTEN, tp, f"rewritten between two batches: {why}")
+        for tp, why in sorted(cut.items())
+    ]
+    return cut
 
 
 def _compare(
@@ -776,6 +815,16 @@ def _explain_holes(validation: _Validation) -> None:
         if all(gap.harmless for gap in gaps):
             validation.explained.append(hole)
             sealed.findings.remove(hole.finding())
+
+
+def _explain_left(
+    validation: _Validation, tp: TopicPartition, topic_id: str, left: Sequence[OffsetRange]
+) -> None:
+    """Report why offsets that were left to a window are in none; what is accepted stays so."""
+    for span in left:
+        gaps = _add_gaps(validation, {tp.topic: topic_id}, {tp: [span]})
+        if any(gap.acknowledged for gap in gaps) and all(gap.harmless for gap in gaps):
+            validation.explained.append(Hole("", "", topic_id, tp, span))
 
 
 def _add_gaps(

@@ -194,6 +194,10 @@ def check_windows(snapshot: Snapshot, *, deep: Deep) -> CheckedWindows:
             for finding in _check_records(window, found[window.key], fold.gone):
                 is_locked = finding.reason is Reason.KEY_UNAVAILABLE
                 (locked if is_locked else found[window.key]).append(finding)
+    if any(found.values()):
+        # Maintenance may have removed what another window has replaced since the archive was read.
+        gone = Snapshot(snapshot.root).readable_fold.gone
+        found = {key: [f for f in each if f.subject not in gone] for key, each in found.items()}
     broken = {key: {str(finding.subject) for finding in each} for key, each in found.items()}
     replaced = fold.replaced_by_whole(broken)
     figures, damaged, whole = [], [], set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from upath import UPath
@@ -27,14 +27,19 @@ from kafka_drain.proof.content_checks import Tally, together
 
 
 def content_of_windows(
-    root: UPath, windows: Iterable[SnapshotWindow], replaced: Iterable[str], ranges: Ranges
+    root: UPath,
+    windows: Iterable[SnapshotWindow],
+    replaced: Iterable[str],
+    ranges: Ranges,
+    topic_ids: Mapping[str, str],
 ) -> Tally:
     """Return the windows' records at the given offsets.
 
     Args:
-        windows: Sealed windows of topics with the same ids.
+        windows: Sealed windows, also of topics that were made again since.
         replaced: Files that another window replaces.
         ranges: The offsets, sorted and disjoint for each partition.
+        topic_ids: The ids of their topics.
 
     Raises:
         ArchiveError: When a window's plan can't be read.
@@ -43,9 +48,11 @@ def content_of_windows(
     """
     left_out, found = frozenset(replaced), [Tally(0, f"{0:016x}", {})]
     for window in windows:
+        ids = window.receipt.topics
+        own = {tp: rs for tp, rs in ranges.items() if ids.get(tp.topic) == topic_ids.get(tp.topic)}
         for file in window.receipt.files:
-            if file.path not in left_out and overlaps(file, ranges):
-                found.append(_content_of_file(root, file.path, window.plan.format, ranges))
+            if file.path not in left_out and overlaps(file, own):
+                found.append(_content_of_file(root, file.path, window.plan.format, own))
     return together(found)
 
 

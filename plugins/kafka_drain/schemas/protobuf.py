@@ -54,7 +54,11 @@ def protobuf_reader(
             raise ValueError(str(error)) from error
         # A producer doesn't write 0, false, "" and an enum's first name, though they are there.
         decoded: dict[str, Any] = MessageToDict(
-            found, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+            found,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+            # An `Any` names a type of the schema.
+            descriptor_pool=pool,
         )
         return {found.DESCRIPTOR.full_name: decoded}
 

@@ -173,7 +173,7 @@ def require_free(options: ServerOptions) -> None:
     """
     if not 0 < options.port < 65_536:
         raise refuse("port", options.port, "1 to 65535")
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((options.host, options.port))

@@ -34,13 +34,20 @@ def tell_republish(pipeline: str, result: Mapping[str, Any]) -> None:
 
 
 def tell_overview(
-    pipeline: str, overview: Mapping[str, Any], seconds: float, now: datetime | None = None
+    pipeline: str,
+    overview: Mapping[str, Any],
+    seconds: float,
+    now: datetime | None = None,
+    before: Mapping[str, Any] | None = None,
 ) -> None:
     """Report an archive's state after a validation.
 
     Sets archive.records, .offsets, .files, .bytes, .lag (offsets), .unsealed_segments, .complete (1
-    or 0), .hours_to_expiry (if known), .gaps.<reason> (offsets), .findings.<reason>, and
-    validate.seconds.
+    or 0), .validated_at (seconds since 1970), .hours_to_expiry (if known), .gaps.<reason>
+    (offsets), .findings.<reason>, and validate.seconds.
+
+    Args:
+        before: The state before: backends keep a gauge's last value, so what is over is 0 once.
     """
     told: dict[str, float | None] = {f"archive.{name}": overview.get(name) for name in _OVERVIEW}
     told["archive.complete"] = int(overview["verdict"] == "complete")
@@ -48,7 +55,12 @@ def tell_overview(
     if overview.get("expires_at"):
         left = datetime.fromisoformat(overview["expires_at"]) - (now or datetime.now(timezone.utc))
         told["archive.hours_to_expiry"] = round(left.total_seconds() / 3600, 2)
+    if overview.get("validated_at"):
+        told["archive.validated_at"] = int(
+            datetime.fromisoformat(overview["validated_at"]).timestamp()
+        )
     for kind in ("gaps", "findings"):
+        told |= {f"archive.{kind}.{name}": 0 for name in (before or {}).get(kind, ())}
         told |= {f"archive.{kind}.{name}": number for name, number in overview[kind].items()}
     _tell(pipeline, told)
 

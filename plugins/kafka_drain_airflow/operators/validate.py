@@ -128,9 +128,11 @@ class ValidateManifestOperator(SparkJobOperator):
         self, cluster: KafkaCluster, options: ValidateOptions, context: Context
     ) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
+        from kafka_drain.archive.status import read_overview
         from kafka_drain.clock import utc_now
         from kafka_drain.errors import KAFKA_ERRORS, KafkaDrainError
         from kafka_drain.events import begin_publication, sealed_summary, segment_events
+        from kafka_drain.findings import errors
         from kafka_drain.proof.alerts import alerts_of, last_overview, unread_drills
         from kafka_drain.proof.cluster_capture import describe_with
         from kafka_drain.proof.executor_reading import read_by_spark
@@ -164,9 +166,12 @@ class ValidateManifestOperator(SparkJobOperator):
             # It may be read-only; what was found is told all the same.
             with suppress(KafkaDrainError):
                 note_damage(archive, alone)
+            if seen := last_overview(archive):
+                found = {"verdict": "findings"} if errors(alone.all_findings) else {}
+                tell_overview(self.pipeline.name, {**seen, **found}, alone.seconds)
             # Kafka goes on deleting, also where it lets nobody in.
             drills, unread = self._known_drills()
-            known = alerts_of(alone.all_findings, last_overview(archive), utc_now(), drills)
+            known = alerts_of(alone.all_findings, seen, utc_now(), drills)
             self._alert(context, [*known, *unread_drills(unread)])
             raise
         report.kafka = cluster.named()
@@ -182,13 +187,17 @@ class ValidateManifestOperator(SparkJobOperator):
         for line in report_lines(report):
             self.log.info("%s", line)
         self.log.info("report: %s", path)
+        before = None
+        # A damaged one is a finding.
+        with suppress(KafkaDrainError, OSError):
+            before = read_overview(archive.root)
         try:
             overview = note_overview(archive, report, path)
         except (KafkaDrainError, OSError):
             known = alerts_of(report.all_findings, last_overview(archive), utc_now())
             self._alert(context, known)
             raise
-        tell_overview(self.pipeline.name, overview, report.seconds)
+        tell_overview(self.pipeline.name, overview, report.seconds, before=before)
         drills, unread = self._known_drills()
         alerts = alerts_of(report.all_findings, overview, utc_now(), drills)
         # What is wrong with the archive comes first.

@@ -521,3 +521,14 @@ def test_overview_lag_topic_deleted(tmp_path: Path) -> None:
     report = validate_archive(made.archive, cluster)
 
     assert note_overview(made.archive, report, "reports/r.json")["lag"] == 2
+
+
+@pytest.mark.parametrize("factor", [2, 1000])
+def test_make_overview_from_the_future(factor: int) -> None:
+    """A record that is dated ahead doesn't make Kafka keep those behind it."""
+    settings = {"a": TopicSettings(2, 1, config={"retention.ms": str(3 * HOUR)})}
+    newest = receipt({P0: factor * milliseconds(NOW)})
+
+    found = make_overview(REPORT, newest, observed(p0=70), settings, "r.json")
+
+    assert found["expires_at"] == "2026-11-22T14:55:00.000+00:00"

@@ -347,3 +347,22 @@ def test_help_fits_80_columns(
         main([*filter(None, [name]), "--help"])
 
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_table_in_pipe() -> None:
+    """In a pipe, no cell is cut or broken."""
+    name = "x" * 300
+
+    said = run_program(
+        f"""
+import argparse
+from kafka_drain.cli import console
+def show(c):
+    table = console.new_table(c, "a", "b")
+    table.add_row({name!r}, {name!r})
+    console.print_table(c, table)
+console.answer(argparse.Namespace(json=False), None, show)
+"""
+    )
+
+    assert said.count(name) == 2

@@ -243,3 +243,12 @@ def test_decode_without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MachineError, match="extra protobuf"):
         decoding.add([(b"\0\0\0\0\3\0\x08\x05", None)])
     assert decoding.undecodable == 0
+
+
+def test_decode_json_without_registry() -> None:
+    """Where no schema was ever kept or asked for, no value names one."""
+    decoding = Decoding(None)
+
+    decoding.add([(b"\0\0\0\1\2\xff", None), ('{"a":1}'.encode("utf-16-be"), None)])
+
+    assert (decoding.not_json, decoding.unknown, decoding.problem) == (2, set(), "")

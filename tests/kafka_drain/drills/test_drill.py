@@ -38,6 +38,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run
 from kafka_drain.schemas.capture import OF_CONTEXT
+from kafka_drain.schemas.decoders import Decoders
 from kafka_drain.storage.lease import find_lease, hold_lease
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import golden_copy, sealed_copy
@@ -527,7 +528,8 @@ def test_run_drill_decodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the target gives back is decoded, of each partition; what names no schema needs none."""
-    monkeypatch.setattr(module, "_decoding_of", lambda _: Decoding(None))
+    named = Decoders(lambda _: None)
+    monkeypatch.setattr(module, "_decoding_of", lambda _: Decoding(None, named=named))
     target.contents = lambda tp, span: rows_of(tp, values) if tp.topic != "mine" else []
 
     result = drill(archive, target)
@@ -671,3 +673,20 @@ def rows_of(tp: TopicPartition, values: list[bytes]) -> list[dict[str, Any]]:
         {"topic": tp.topic, "partition": tp.partition, "offset": at, "value": value}
         for at, value in enumerate(values)
     ]
+
+
+def test_run_drill_figures_of_the_future(
+    tmp_path: Path, target: Scratchy, restore: Restore
+) -> None:
+    """A record that is dated ahead isn't the newest that would be kept."""
+    made = MadeArchive(tmp_path / "archive", {"t": "1"})
+    now = round(NOW.timestamp() * 1000)
+    made.seal({TopicPartition("t", 0): {0: now - 90_500}})
+    made.seal({TopicPartition("t", 0): {1: 2 * now}})
+    made.open_generation()
+
+    result = drill(made.archive, target, sample="newest_hour")
+
+    assert result.rpo_seconds == 90.5
+    assert result.sample is not None
+    assert result.sample.to_time == "2025-12-31T23:58:29.501+00:00"

@@ -90,3 +90,12 @@ def test_check_kind_unknown() -> None:
     """Another kind is refused, naming those that exist."""
     with pytest.raises(ConfigError, match="accepted: newest_hour, random_day, whole"):
         check_kind("everything")
+
+
+def test_choose_sample_after_another_day() -> None:
+    """A seed chooses the same day once another day has records, or that one."""
+    days = [(day * DAY, day * DAY) for day in range(20)]
+
+    for seed in range(50):
+        before = choose_sample("random_day", seed, days[:-1]).from_time
+        assert choose_sample("random_day", seed, days).from_time in (before, time(19 * DAY))

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import TopicDescription
 
 from kafka_drain.errors import AuthorizationError
-from kafka_drain.kafka.acls import DRAINED, TARGET, require_access
+from kafka_drain.kafka.acls import DRAINED, TARGET, missing_acls, require_access
 from kafka_drain.kafka.client_config import KafkaConfig
 from tests.tables import each_of
 
@@ -84,3 +84,13 @@ def test_require_access_untold(told: list[object] | None) -> None:
     assert description.authorized_operations is None
 
     require_access(CONFIG, "t", description.authorized_operations, DRAINED)
+
+
+def test_missing_acls_secured() -> None:
+    """The command can be pasted: its addresses are quoted, and it has the login's settings."""
+    config = KafkaConfig({"bootstrap.servers": "k1:1, k2:2", "security.protocol": "SSL"})
+
+    said = str(missing_acls(config, "t", ["READ"]))
+
+    assert "--bootstrap-server 'k1:1, k2:2'" in said
+    assert said.endswith(' --command-config "${CLIENT_PROPERTIES:?}"')

@@ -541,3 +541,20 @@ def test_admin_client_hears(monkeypatch: pytest.MonkeyPatch) -> None:
     [settings] = made
     assert (settings["error_cb"], settings["log_level"]) == (note, 2)
     assert settings["bootstrap.servers"] == "k:1"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(-1, KafkaUnavailableError), (401, AuthenticationError)]
+)
+def test_no_token(code: int, kind: type[KafkaDrainError]) -> None:
+    """A token endpoint that doesn't answer may do so later; one that refuses the login won't."""
+    client = FakeClient(ANSWER, KafkaError._TRANSPORT)
+    admin = FakeAdmin(client, 0.01)
+    said = (
+        "Failed to acquire SASL OAUTHBEARER token: Failed to retrieve OIDC token from "
+        f'"u": x ({code})'
+    )
+    client.reports = (admin.note_refusal, KafkaError(KafkaError._AUTHENTICATION, said))
+
+    with pytest.raises(kind):
+        of_cluster(admin)

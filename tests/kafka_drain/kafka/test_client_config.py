@@ -364,10 +364,11 @@ def test_for_java_pem_comment(tmp_path: Path) -> None:
     assert secret["ssl.keystore.key"].endswith("-----BEGIN X-----\n")
 
 
-def test_for_java_no_hostname_check() -> None:
+@pytest.mark.parametrize("none", ["none", "NONE"])
+def test_for_java_no_hostname_check(none: str) -> None:
     """Librdkafka's `none` is the Java client's empty text."""
     plain, _ = config(
-        security_protocol="SSL", ssl_endpoint_identification_algorithm="none"
+        security_protocol="SSL", ssl_endpoint_identification_algorithm=none
     ).for_java()
 
     assert plain["ssl.endpoint.identification.algorithm"] == ""
@@ -755,3 +756,16 @@ def test_config_two_names() -> None:
     with pytest.raises(ConfigError, match=r"a:1.*b:1.*two names of one setting"):
         KafkaConfig(named)
     assert KafkaConfig({**named, "metadata.broker.list": "a:1"}).bootstrap_servers == "a:1"
+
+
+def test_for_java_empty_password() -> None:
+    """Java would take an empty password for that of an encrypted key."""
+    _, secret = config(ssl_key_password="", ssl_keystore_password="").for_java()
+
+    assert secret == {}
+
+
+def test_kafka_config_two_mechanisms() -> None:
+    """Each client would take another one of two names."""
+    with pytest.raises(ConfigError, match="two names of one setting"):
+        config(sasl_mechanism="PLAIN", sasl_mechanisms="SCRAM-SHA-512")

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kafka_drain.errors import KafkaUnavailableError
 from kafka_drain.kafka import describing
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import (
@@ -388,3 +389,17 @@ def test_describe_deleted_topic(describe: Describe, monkeypatch: pytest.MonkeyPa
     found = describe(Told(t=KafkaError.UNKNOWN_TOPIC_OR_PART))
 
     assert found.parts[Part.TOPICS] == PartResult(PartOutcome.CAPTURED, "")
+
+
+def test_describe_without_token(describe: Describe) -> None:
+    """A group's client that gets no token leaves that group unanswered."""
+
+    def refuse(*_: object) -> Any:
+        raise KafkaUnavailableError("there is no token for Kafka")
+
+    told = Told()
+    told.reader = refuse  # type: ignore[method-assign]
+
+    found = describe(told)
+
+    assert "a: unanswered" in found.parts[Part.GROUPS].detail

@@ -202,3 +202,9 @@ def test_google_token(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"exp": ends, "iss": "Google", "scope": "kafka", "sub": "drain@p.iam"}.items() <= (
         claims.items()
     )
+
+
+def test_login_of_no_mechanism() -> None:
+    """A user without a mechanism isn't Kerberos's."""
+    with pytest.raises(ConfigError, match=r"sasl\.mechanism is missing"):
+        login_of({"security.protocol": "SASL_SSL", "sasl.username": "me"})

@@ -250,3 +250,10 @@ def test_look(kind: str, why: str, of_kind: dict[str, str], monkeypatch: Any) ->
     assert isinstance(missed, KafkaUnavailableError)
     assert f"{of_kind[kind]} within 1.5 s: " in str(missed)
     assert why in str(missed)
+
+
+def test_remedy_login() -> None:
+    """A connection with a login keeps it, with TLS."""
+    tls = [Reached("k:1", AddressAnswer.TLS)]
+
+    assert remedy(tls, "plaintext", logs_in=True).startswith("set security.protocol to SASL_SSL ")

@@ -315,3 +315,13 @@ def test_examine_checkpoint_behind(last_listed: int | None) -> None:
 
     outside = {finding.reason for finding in examined.findings} == {Reason.OFFSET_OUTSIDE}
     assert outside == ((last_listed or 0) <= 0)
+
+
+def test_prove_without_kafka_overlaps() -> None:
+    """What a window holds as well is found without Kafka; nothing is sealed."""
+    claim = OffsetClaim("windows/w", "id-of-t", TP, OffsetRange(3, 5))
+
+    proof = prove(evidence(claims=[claim], blockers=Blockers(kafka_not_asked=True)))
+
+    assert not proof.receipts
+    assert [f.reason for f in proof.findings] == [Reason.SEGMENT_OVERLAP]

@@ -31,6 +31,7 @@ from kafka_drain.proof.window_checks import (
     refuse_fewer,
 )
 from tests.kafka_drain.archives import offsets_of, sealed_files, write_window
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import P0 as GOLDEN_P0
 from tests.kafka_drain.golden import golden_cluster, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -499,3 +500,18 @@ def test_left_to_windows(windows: list[Any], uncovered: list[OffsetRange]) -> No
         left.look(receipt_of(*each))
 
     assert left.uncovered() == ({(P0, "id"): uncovered} if uncovered else {})
+
+
+def test_validate_accepted_left_to_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was accepted of a window that is gone stays accepted."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal({P0: dense(0, 10)}, gaps=[Gap(P0, R(10, 20), GapReason.WINDOW)])
+    made.open_generation()
+    monkeypatch.setattr("kafka_drain.proof.gap_explanation.classify_gaps", all_expired)
+    cluster: Any = FakeCluster({P0: Log(first=20, end=20)}, topic_ids={"t": "id"})
+
+    def is_missing(accepted: Any) -> bool:
+        report = validate_archive(made.archive, cluster, acknowledged=accepted)
+        return Reason.OFFSET_MISSING in {f.reason for f in report.findings}
+
+    assert [is_missing(each) for each in ({}, {P0: [R(10, 20)]}, {})] == [True, False, False]

@@ -32,7 +32,7 @@ def held(
     made: MadeArchive, ranges: dict[TopicPartition, list[OffsetRange]], *replaced: str
 ) -> Tally:
     windows = made.archive.snapshot().windows
-    return content_of_windows(made.root, windows, replaced, ranges)
+    return content_of_windows(made.root, windows, replaced, ranges, made.topic_ids)
 
 
 def test_content_of_windows(made: MadeArchive) -> None:
@@ -72,3 +72,18 @@ def test_content_of_windows_time_beyond(made: MadeArchive, monkeypatch: pytest.M
     found = held(made, {P0: [OffsetRange(3, 5), OffsetRange(8, 25)], P1: [OffsetRange(9, 40)]})
 
     assert found == Tally(10, None, {P0: 9, P1: 1})
+
+
+def test_content_of_windows_topic_made_again(tmp_path: Path) -> None:
+    """A window of the topic before it holds other records at the same offsets."""
+    u = TopicPartition("u", 0)
+    made = MadeArchive(tmp_path / "archive", {"t": "id", "u": "old"})
+    made.seal_window("one", {P0: dense(0, 10), u: dense(0, 10)})
+    made.open_generation(u="new")
+    made.seal_window("two", {u: dense(0, 10)})
+
+    found = content_of_windows(
+        made.root, made.archive.snapshot().windows, (), {u: [OffsetRange(0, 10)]}, made.topic_ids
+    )
+
+    assert found.records == 10

@@ -76,3 +76,16 @@ def test_message_indexes_property(indexes: list[int], rest: bytes) -> None:
     written = b"".join(map(varint, (len(indexes), *indexes)))
 
     assert message_indexes(written + rest) == (tuple(indexes) or (0,), len(written))
+
+
+def test_protobuf_reader_any() -> None:
+    """What an Any holds is decoded by the schema that it came with."""
+    text = (
+        'syntax = "proto3"; import "google/protobuf/any.proto"; '
+        "message Box { google.protobuf.Any what = 1; } message Money { int64 cents = 1; }"
+    )
+    read = protobuf_reader(text, {})
+
+    decoded = read(b"\0\x0a\x0d\x0a\x07x/Money\x12\x02\x08\x07", None)
+
+    assert decoded == {"Box": {"what": {"@type": "x/Money", "cents": "7"}}}

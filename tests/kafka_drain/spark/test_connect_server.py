@@ -302,3 +302,16 @@ def test_run_server_port_taken(start: Start, monkeypatch: pytest.MonkeyPatch) ->
         start(server, looks=0)
 
     assert server.command == []
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_require_free_all_of_ipv6() -> None:
+    """A server may listen on all addresses of both families."""
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::", 0))
+        except OSError:
+            pytest.skip("no IPv6 here")
+        port = probe.getsockname()[1]
+
+    require_free(ServerOptions(host="::", port=port))

@@ -520,3 +520,10 @@ def test_read_bytes_google() -> None:
     path: Any = SimpleNamespace(protocol="gs", path="b/a", fs=files)
 
     assert (read_bytes(path), asked) == (b"{}", [{"concurrency": 1}])
+
+
+def test_executors_page_has_the_lowest() -> None:
+    """The page on executors names the releases below which packages are refused."""
+    page = (Path(__file__).parents[3] / "docs" / "spark-clusters.md").read_text()
+    for name in ("s3fs", "aiobotocore", "gcsfs"):
+        assert f"{name}>={'.'.join(map(str, paths._LOWEST[name]))}" in page

@@ -150,3 +150,14 @@ def test_tell_drills(told: Gauges) -> None:
     metrics.tell_drills("us", DrillStatus.of([], None, DRILLED))
     assert told.values["kafka_drain.eu.drill.ok"] == 1
     assert [name for name in told.values if ".us." in name] == ["kafka_drain.us.drill.ok"]
+
+
+def test_tell_overview_mended(told: Gauges) -> None:
+    """What was found before and isn't any more is told as 0; when it was looked at, too."""
+    before = overview(findings={"file_missing": 2})
+    seen = overview(validated_at="2026-11-22T12:00:00+00:00")
+
+    metrics.tell_overview("orders", seen, 1, NOW, before)
+
+    assert told.values["kafka_drain.orders.archive.findings.file_missing"] == 0
+    assert told.values["kafka_drain.orders.archive.validated_at"] == NOW.timestamp()

@@ -201,6 +201,7 @@ def test_validate_operator_asks(
         task_id="validate", pipeline=pipeline, scope=scope, acknowledge_expired=["t:0:1-2"]
     )
 
+    before = read_overview(archive.root)
     if is_complete:
         assert operator.execute(MANUAL)["verdict"] == "complete"
     else:
@@ -216,7 +217,7 @@ def test_validate_operator_asks(
     (read_for, runner), _ = core.given["read_by_spark"]
     assert (read_for, runner.run) == (pipeline, operator.run_application)
     overview = read_overview(archive.root)
-    assert core.given["tell_overview"] == (("p", overview, report.seconds), {})
+    assert core.given["tell_overview"] == (("p", overview, report.seconds), {"before": before})
     signed, of, path, signer, _ = core.given["sign_report"][0]
     assert (signed, of, signer) == (archive, report, "the signer")
     assert Path(path).is_file()
@@ -347,6 +348,11 @@ def test_validate_operator_alerts_without_kafka(
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
     told: list[Any] = []
+    gauges: list[str] = []
+    monkeypatch.setattr(
+        "kafka_drain_airflow.observability.metrics.tell_overview",
+        lambda _name, seen, *_: gauges.append(seen["verdict"]),
+    )
     operator = ValidateManifestOperator(
         task_id="validate",
         pipeline=golden_pipeline(archive, drill={}),
@@ -356,6 +362,7 @@ def test_validate_operator_alerts_without_kafka(
     with pytest.raises(Exception, match="the cluster's own words"):
         operator.execute({"run_id": "run"})  # type: ignore[arg-type]
 
+    assert gauges == ["findings"]
     [context] = told
     [damaged] = [each["message"] for each in context["alerts"] if each["kind"] == "DAMAGED"]
     assert lost.path in damaged

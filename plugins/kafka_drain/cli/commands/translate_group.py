@@ -206,13 +206,14 @@ def _answer_undo(
 
 
 def _deletions(groups: ConsumerGroups, group: str, left: list[TopicPartition]) -> list[str]:
+    servers = shlex.quote(groups.admin.config.bootstrap_servers)
     secured = groups.admin.config.protocol != "plaintext"
     login = ' --command-config "${CLIENT_PROPERTIES:?}"' if secured else ""
     topics: dict[str, list[str]] = {}
     for tp in left:
         topics.setdefault(tp.topic, []).append(str(tp.partition))
     return [
-        f"kafka-consumer-groups.sh --bootstrap-server {groups.admin.config.bootstrap_servers} "
+        f"kafka-consumer-groups.sh --bootstrap-server {servers} "
         f"--group {shlex.quote(group)} --delete-offsets --topic {topic}:{','.join(partitions)}"
         f"{login}"
         for topic, partitions in topics.items()

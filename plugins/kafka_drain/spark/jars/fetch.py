@@ -116,7 +116,8 @@ def verified(conf: str) -> list[Path]:
     wrong = [problem for jar in jars if (problem := _problem(folder / jar.name, jar.size))]
     if wrong:
         seen = f"in {folder}, {'; '.join(wrong)}" if folder.exists() else f"{folder} doesn't exist"
-        raise MachineError(f"the {name} jars are incomplete: {seen}; run `kafka-drain jars`")
+        flag = {GCS: " --gcs", BROKER: " --broker"}.get(name, "")
+        raise MachineError(f"the {name} jars are incomplete: {seen}; run `kafka-drain jars{flag}`")
     return [folder / jar.name for jar in jars]
 
 

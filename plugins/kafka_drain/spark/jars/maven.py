@@ -75,7 +75,7 @@ def download(jars: Sequence[LockedJar], into: Path, what: str) -> None:
         raise MachineError(
             "\n".join([f"{base} doesn't have the jars that jars.lock names:", *problems])
             + "\nNone of these was kept. Have the mirror or proxy fixed, or set "
-            f"{_VARIABLE} to another one, and run `kafka-drain jars` again."
+            f"{_VARIABLE} to another one, and run the command again."
         )
     say(progress.line(what, progress.total))
 
@@ -157,7 +157,7 @@ def _no_answer(base: str, error: Exception) -> str:
     seen = error if isinstance(error, OSError) else type(error).__name__
     return (
         f"{base} doesn't respond ({seen}); check the network and HTTPS_PROXY, or set {_VARIABLE} "
-        "to your mirror of Maven Central. Then run `kafka-drain jars` again: completed jars are "
+        "to your mirror of Maven Central. Then run the command again: completed jars are "
         "kept."
     )
 

@@ -351,3 +351,12 @@ def test_main_no_connector(
     assert jars.main() == 1
 
     assert "no connector jars for Spark 4.3.0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("conf", "flag"), [(jars.GCS, " --gcs"), (jars.BROKER, " --broker"), (jars.S3, "")]
+)
+def test_verified_names_its_flag(machine: Machine, conf: str, flag: str) -> None:
+    """The command in the message fetches what is missing."""
+    with pytest.raises(MachineError, match=f"run `kafka-drain jars{flag}`$"):
+        jars.verified(conf)
