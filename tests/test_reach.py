@@ -14,7 +14,7 @@ REACH = {
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
         (249, 31_342),
     ),
-    "reading": ({"kafka_drain.reading"}, (73, 10_178)),
+    "reading": ({"kafka_drain.reading"}, (73, 10_181)),
 }
 
 

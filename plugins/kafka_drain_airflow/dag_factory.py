@@ -72,8 +72,8 @@ def create_dags(
             `{"drain": {"dagrun_timeout": timedelta(hours=1)}, "*": {"max_active_tasks": 4}}`.
         task_kwargs: Arguments for tasks, by patterns of their ids, such as
             `{"drain": {"pool": "spark"}, "maintain.*": {"retries": 5}}`; a pattern with a dot
-            has the DAG's kind before it. Of several that match, the last one counts. Approvals have
-            their own options.
+            has the DAG's kind before it. Of several that match, the last one counts; `retries` of
+            a cut-over's `mirror` only by its own id. Approvals have their own options.
 
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`,

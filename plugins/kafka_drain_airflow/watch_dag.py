@@ -83,7 +83,8 @@ the triggerer, and asks Kafka every {poll_seconds:g} s.
 | `watch` | waits until drains are due; logs for each pipeline why its drain is due, or isn't |
 | `drain` | triggers each of them; the reason is in its run's conf and in its log |
 
-A drain isn't started while one is queued or running, and at most once in {again_minutes:g} minutes.
+A drain isn't started while one that was started here waits or runs, or anybody holds the archive's
+lease, and at most once in {again_minutes:g} minutes.
 """,
     ) as dag:
         watch = WatchOperator(

@@ -263,3 +263,11 @@ def test_factory_task_kwargs_of_mirror() -> None:
     assert not dag.get_task("mirror").retry_exponential_backoff
     named = dag_of(task_kwargs={"cut_over.mirror": {"retries": 7}})
     assert named.get_task("mirror").retries == 7
+
+
+def test_factory_task_kwargs_of_own_retries() -> None:
+    """A pattern of many leaves a task's own tries, its id doesn't."""
+    moved = ITEMS.model_copy(update={"cut_over": CutOver(kafka_conn_id="b")})
+    for pattern, retries in (("cut_over.*", 288), ("cut_over.mirror", 0)):
+        dags = create_dags(moved, task_kwargs={pattern: {"retries": 0}})
+        assert dags["cut_over_items"].get_task("mirror").retries == retries

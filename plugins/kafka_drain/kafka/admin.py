@@ -270,9 +270,11 @@ class Admin:
         servers = self.config.bootstrap_servers
         if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
             if _NO_TOKEN.search(refusal):
+                what = "check that the token endpoint is reachable from here"
+                if "OAuth callback" in refusal:
+                    what = f"correct {_CORRECT.get(self.config.login, _SASL)}"
                 return KafkaUnavailableError(
-                    f"there is no token for Kafka at {servers}: {refusal}; check that the token "
-                    "endpoint is reachable from here, and try again"
+                    f"there is no token for Kafka at {servers}: {refusal}; {what}, or try again"
                 )
             return self._refused(f"Kafka at {servers} rejects the credentials: {refusal}")
         refusal = self._refusals.get(KafkaError._SSL)

@@ -227,14 +227,18 @@ class ClusterDescriber:
         self.cost.requests += 2
         found: list[TopicState] = []
         missing: list[tuple[KafkaException, str]] = []
+        listed: Collection[str] | None = None
         for resource, future in configs.items():
             name = str(resource.name)
             try:
                 topic = answer_of(described[name], REQUEST_SECONDS)
                 entries = answer_of(future, REQUEST_SECONDS)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or self._lists(name):
-                    missing.append((error, f"{name}: {_failed(error.args[0]).outcome}"))
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    listed = self._listed() if listed is None else listed
+                    if name not in listed:
+                        continue
+                missing.append((error, f"{name}: {_failed(error.args[0]).outcome}"))
                 continue
             found.append(_topic_state(name, topic, entries.values()))
         if missing and not found:
@@ -243,9 +247,9 @@ class ClusterDescriber:
             why for _, why in missing
         )
 
-    def _lists(self, topic: str) -> bool:
+    def _listed(self) -> Collection[str]:
         self.cost.requests += 1
-        return topic in self._admin.list_topics(timeout=REQUEST_SECONDS).topics
+        return set(self._admin.list_topics(timeout=REQUEST_SECONDS).topics)
 
     def _groups(
         self, topics: Collection[str], only: Collection[str] | None, *, sees_all: bool

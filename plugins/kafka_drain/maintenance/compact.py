@@ -30,7 +30,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import unlock
-from kafka_drain.encryption.data_keys import open_key, read_keys
+from kafka_drain.encryption.data_keys import data_key, read_keys
 from kafka_drain.errors import (
     KEY_ERRORS,
     KeyUnavailableError,
@@ -186,8 +186,9 @@ def refuse_locked(archive: Archive, compaction: Compaction) -> None:
         KmsUnavailableError: When a KMS doesn't answer, or is sealed or too busy.
     """
     try:
-        for document in read_keys(archive.root).values():
-            open_key(document)
+        for id_ in read_keys(archive.root):
+            # It remembers a KMS that is silent, which each group would wait for.
+            data_key(archive.root, id_)
     except KEY_ERRORS:
         # Only now: opening thousands of files takes long.
         for file in compaction.files:

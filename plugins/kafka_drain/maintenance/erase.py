@@ -231,7 +231,9 @@ def erasure_document(
     known = _known_topics(snapshot)
     request.check({topic for topic, _ in known})
     salt = bytes.fromhex(erasures[0].document.salt) if erasures else secrets.token_bytes(SALT_BYTES)
-    return request.document(salt, _scope(snapshot, cluster, known), now_text())
+    # Of others, this user's permissions may be gone.
+    asked = {topic for topic, _ in known if not request.topics or topic in request.topics}
+    return request.document(salt, _scope(snapshot, cluster, known, asked), now_text())
 
 
 def _with_document(archive: Archive, document: ErasureDocument | None) -> list[Erasure]:
@@ -273,10 +275,15 @@ def _known_topics(snapshot: Snapshot) -> set[tuple[str, str]]:
     return known
 
 
-def _scope(snapshot: Snapshot, cluster: KafkaCluster, known: Iterable[tuple[str, str]]) -> Any:
+def _scope(
+    snapshot: Snapshot,
+    cluster: KafkaCluster,
+    known: Iterable[tuple[str, str]],
+    asked: Iterable[str],
+) -> Any:
     refuse_other_cluster(snapshot.root, snapshot.document.cluster_id, cluster.asked())
     cluster = cluster.counting(snapshot.topics_now)
-    topics = cluster.topics(cluster.existing({topic for topic, _ in known}))
+    topics = cluster.topics(cluster.existing(asked))
     parts = [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
     # Behind open transactions too: records that are there now are erased once they are drained.
     ends: dict[tuple[str, str], dict[int, int]] = {}

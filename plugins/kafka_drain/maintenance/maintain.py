@@ -28,6 +28,7 @@ from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import (
     KEY_ERRORS,
+    ConfigError,
     KafkaDrainError,
     KeyUnavailableError,
     ManifestInvalidError,
@@ -240,6 +241,7 @@ def run_maintenance(
         KeyUnavailableError: When files' master key can't be had; the others were compacted, or if
             an erasure must search them, only those that are old enough were deleted.
         KmsUnavailableError: When their KMS doesn't answer; the others were compacted.
+        ConfigError: When a roll would discard something; all else was done.
         KafkaDrainError: As `plan_roll` does.
     """
     archive = Archive.at(pipeline.archive)
@@ -248,10 +250,14 @@ def run_maintenance(
         before = list_data_files(archive.root)
         locks = _locks(archive, clock)
         plan = choose(plan_maintenance(pipeline, clock=clock, locks=locks))
-        rolled = None
+        rolled, refused = None, None
         if plan.roll:
             say(f"maintain {archive.root}: {plan.roll}")
-            rolled = roll_between_drains(archive, cluster, run=run, wait_seconds=wait_seconds)
+            try:
+                rolled = roll_between_drains(archive, cluster, run=run, wait_seconds=wait_seconds)
+            except ConfigError as error:
+                # Erasures and retention mustn't wait for somebody to decide.
+                refused = error
         for number in write_missing_summaries(archive.snapshot()):
             say(f"maintain {archive.root}: summarized the receipts of generation {number}")
         sealed: list[str] = []
@@ -295,6 +301,8 @@ def run_maintenance(
         f"{figures['bytes_before']:,} bytes before; {figures['files_after']:,} files, "
         f"{figures['bytes_after']:,} bytes after"
     )
+    if refused is not None:
+        raise refused
     return figures
 
 

@@ -89,7 +89,7 @@ from kafka_drain.proof.rewritten_log import (
 )
 from kafka_drain.proof.sealed_files import Deep, check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
-from kafka_drain.proof.segment_proof import CheckedSegment, provable
+from kafka_drain.proof.segment_proof import provable
 from kafka_drain.proof.topic_ids import read_from, topic_ids_now
 from kafka_drain.proof.window_checks import (
     HeldByWindows,
@@ -508,55 +508,19 @@ def _compare_logs(
     proven = provable(answers.checked, answers.contents.agreeing)
     unsealed = newest_records(file for each in proven for file in each.files)
     sealed = _compare(validation, validation.cluster, tails, bounds, compare_sealed)
-    newest = _compare(
-        validation,
-        validation.cluster,
-        unsealed,
-        bounds,
-        partial(compare_with_logs, unsealed=found.state.new),
-        {tp: at for tp, at in found.state.cursor.items() if tp not in sealed.rewritten},
+    return _Logs(
+        tails,
+        sealed,
+        _compare(
+            validation,
+            validation.cluster,
+            unsealed,
+            bounds,
+            partial(compare_with_logs, unsealed=found.state.new),
+            {tp: at for tp, at in found.state.cursor.items() if tp not in sealed.rewritten},
+        ),
+        unsealed.keys(),
     )
-    rewritten = {*sealed.rewritten, *newest.rewritten}
-    rest = {tp: tail for tp, tail in unsealed.items() if tp not in rewritten}
-    cut = _cut_between(validation, validation.cluster, found, proven, rest, bounds)
-    sealed = replace(sealed, rewritten={**cut, **sealed.rewritten})
-    return _Logs(tails, sealed, newest, unsealed.keys())
-
-
-def _cut_between(
-    validation: _Validation,
-    cluster: KafkaCluster,
-    found: OpenGeneration,
-    proven: Sequence[CheckedSegment],
-    newest: Mapping[TopicPartition, SealedTail],
-    bounds: Mapping[TopicPartition, KafkaBounds],
-) -> dict[TopicPartition, str]:
-    """Return why logs were cut between two unsealed batches, of which the newer is still there.
-
-    Such a log differs only where the older one ended.
-
-    Args:
-        newest: The newest record of each partition, which is as in Kafka.
-    """
-    first = {tp: each.earliest for tp, each in bounds.items()}
-    end = {tp: each.high_watermark for tp, each in bounds.items()}
-    cut: dict[TopicPartition, str] = {}
-    for segment in proven[:-1]:
-        older = {
-            tp: tail
-            for tp, tail in newest_records(segment.files).items()
-            if tp in newest and tail != newest[tp] and tp not in cut
-        }
-        if older:
-            compared = compare_with_logs(
-                validation.snapshot, cluster, older, first, end, found.state.new
-            )
-            cut |= compared.rewritten
-    validation.report.findings += [
-        Finding(Reason.LOG_REWRITTEN, tp, f"rewritten between two batches: {why}")
-        for tp, why in sorted(cut.items())
-    ]
-    return cut
 
 
 def _compare(

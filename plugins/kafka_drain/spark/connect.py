@@ -59,15 +59,15 @@ class ConnectAddress:
         if not is_connect(master) or not host or (port and not port.isdigit()):
             raise ConfigError(f"{shown} isn't the address of a Spark Connect server; {expected}")
         names = [name for name, _, _ in pairs]
-        if bad := [name for name in names if name and not re.fullmatch(r"[0-9a-z_.-]+", name)]:
-            raise ConfigError(
-                f"{shown} has the parameter {bad[0]}, which gRPC doesn't send; write its name in "
-                "lower case"
-            )
         if "token" in names:
             raise ConfigError(
                 f"the address {shown} contains a token, which would be visible to others; set "
                 f"${TOKEN_VARIABLE}, or the password of the Airflow connection"
+            )
+        if bad := [name for name in names if name and not re.fullmatch(r"[0-9a-z_.-]+", name)]:
+            raise ConfigError(
+                f"{shown} has the parameter {bad[0]}, which gRPC doesn't send; write its name in "
+                "lower case"
             )
         if _OURS in names:
             raise ConfigError(f"{shown} sets {_OURS}, which kafka-drain sets itself; leave it out")

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,11 @@ def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | Non
 def _require_conditions(scheme: str) -> None:
     needed = [PACKAGES[scheme]] if scheme in PACKAGES else []
     for name in [*needed, *(["aiobotocore"] if scheme in S3_SCHEMES else [])]:
-        lowest, found = _LOWEST[name], version(name)
+        try:
+            lowest, found = _LOWEST[name], version(name)
+        except PackageNotFoundError:
+            # It was imported, but doesn't say its release, as in a zip for executors.
+            continue
         if tuple(map(int, re.findall(r"\d+", found)[:2])) < lowest:
             raise MachineError(
                 f"{name} {found} leaves out the condition of a write, so that two drains could "

@@ -29,8 +29,9 @@ _LOOK = timedelta(hours=1)
 _LONGEST = 10 * 366 * 24 * 60
 #: Time after which a trigger that should have ended counts as one that nobody runs.
 _GRACE = timedelta(minutes=5)
-#: Number of periods whose runs may still be queued or running.
-_EARLIER = 50
+#: Number of periods whose runs one question is about, and for how long such a run may be queued, in
+#: at most so many questions.
+_EARLIER, _QUEUED, _MOST = 50, timedelta(days=7), 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +235,11 @@ def _started(context: Context, dag_id: str, period: Period) -> str:
     # Not any run: those of a backfill wait for hours, and leave the cursor where it is. What else
     # drains holds the lease.
     length, kind = period.end - period.start, period.run_id.partition("__")[0]
-    own = [Period.of(period.start - n * length, length, kind).run_id for n in range(_EARLIER)]
-    if count(dag_id=dag_id, states=["queued", "running"], run_ids=own):
-        return f"a run of {dag_id} that was started here is queued or running"
+    for asked in range(min(_QUEUED // (length * _EARLIER) + 1, _MOST)):
+        numbers = range(asked * _EARLIER, (asked + 1) * _EARLIER)
+        own = [Period.of(period.start - n * length, length, kind).run_id for n in numbers]
+        if count(dag_id=dag_id, states=["queued", "running"], run_ids=own):
+            return f"a run of {dag_id} that was started here is queued or running"
     if count(dag_id=dag_id, run_ids=[period.run_id]):
         return (
             f"one was started after {period.start:%H:%M} UTC, the next may be at {period.end:%H:%M}"

@@ -558,3 +558,20 @@ def test_no_token(code: int, kind: type[KafkaDrainError]) -> None:
 
     with pytest.raises(kind):
         of_cluster(admin)
+
+
+def test_no_token_of_callback() -> None:
+    """Where a function gets the tokens, what it needs is named."""
+    settings = {
+        "bootstrap.servers": "b-1.x.abc.c2.kafka.eu-west-1.amazonaws.com:9098",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+    }
+    admin = Admin(KafkaConfig(settings))
+    said = "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception"
+    admin.note_refusal(KafkaError(KafkaError._AUTHENTICATION, said))
+
+    error = admin._silence([])
+
+    assert isinstance(error, KafkaUnavailableError)
+    assert "AWS credentials" in str(error)

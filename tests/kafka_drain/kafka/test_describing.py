@@ -403,3 +403,21 @@ def test_describe_without_token(describe: Describe) -> None:
     found = describe(told)
 
     assert "a: unanswered" in found.parts[Part.GROUPS].detail
+
+
+def test_describe_deleted_topics(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many topics are gone, the list is asked for once."""
+    asked: list[int] = []
+    listed = SimpleNamespace(cluster_id="c", topics={})
+
+    def told(*_: object, **__: object) -> Any:
+        asked.append(1)
+        return listed
+
+    monkeypatch.setattr(Told, "list_topics", told)
+    gone = KafkaError.UNKNOWN_TOPIC_OR_PART
+
+    describe(Told(t=gone, u=gone))
+
+    # The cluster's id, what is gone, and the groups' partitions.
+    assert len(asked) == 3

@@ -495,12 +495,33 @@ def test_prepare_compaction_spec(
 def test_refuse_locked_silent_kms(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A KMS that doesn't answer keeps no files from being compacted that need none of its keys."""
 
-    def silent(_: Any) -> bytes:
+    def silent(*_: Any) -> bytes:
         raise KmsUnavailableError("doesn't answer")
 
     monkeypatch.setattr(compacting, "read_keys", lambda _: {"k": {}})
-    monkeypatch.setattr(compacting, "open_key", silent)
+    monkeypatch.setattr(compacting, "data_key", silent)
     snapshot = made.archive.snapshot()
     [compaction] = plan_compactions(snapshot, snapshot.generations[:1], TARGET)
 
     compacting.refuse_locked(made.archive, compaction)
+
+
+def test_refuse_locked_asks_once(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A KMS that is silent isn't waited for again for each group."""
+    asked: list[Any] = []
+
+    def silent(document: Any) -> bytes:
+        asked.append(document)
+        raise KmsUnavailableError("doesn't answer")
+
+    monkeypatch.setattr(data_keys, "_silent", {})
+    monkeypatch.setattr(data_keys, "open_key", silent)
+    monkeypatch.setattr(compacting, "read_keys", lambda _: {"k": {}})
+    monkeypatch.setattr(data_keys, "read_keys", lambda *_: {"k": {}})
+    snapshot = made.archive.snapshot()
+    [compaction] = plan_compactions(snapshot, snapshot.generations[:1], TARGET)
+
+    for _ in range(3):
+        compacting.refuse_locked(made.archive, compaction)
+
+    assert len(asked) == 1

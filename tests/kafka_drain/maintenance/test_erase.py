@@ -1301,3 +1301,18 @@ def test_run_erasure_lost_key(made: MadeArchive, monkeypatch: pytest.MonkeyPatch
     assert in_force(read_erasures(made.root)) == []
     refuse_blocked(made)
     assert lying(made.root)[3] == 1
+
+
+def test_erasure_document_of_one_topic(made: MadeArchive) -> None:
+    """Topics that aren't asked for needn't be described."""
+    made.archive.update_topics(made.archive.snapshot().document, {"old": "id-2"})
+    kafka: Any = FakeCluster(
+        {TP: Log(end=50), TopicPartition("old", 0): Log(end=5)},
+        topic_ids={"flights": "id-1", "old": "id-2"},
+        allowed={"old": set()},
+    )
+    asked = ErasureRequest("r", "b", keys=GONE, topics=frozenset({"flights"}))
+
+    scope = erasure_document(made.archive, kafka, asked).scope
+
+    assert {row.topic: row.ends for row in scope} == {"flights": {"0": 50}, "old": None}

@@ -13,7 +13,13 @@ import pytest
 from kafka_drain.archive import files as listing
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ArchiveError, KeyUnavailableError, LockedError, TerminalError
+from kafka_drain.errors import (
+    ArchiveError,
+    ConfigError,
+    KeyUnavailableError,
+    LockedError,
+    TerminalError,
+)
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance import maintain as maintaining
 from kafka_drain.maintenance.approved import plan_text
@@ -432,6 +438,21 @@ def test_run_maintenance_lost_key_of_erasure(
     monkeypatch.setattr(maintaining, "sweep", refuse)
 
     with pytest.raises(KeyUnavailableError, match="isn't available"):
+        maintained(made)
+
+    assert lying(made.root) == offsets((20, 60))
+
+
+def test_run_maintenance_roll_refused(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roll that somebody has to decide about keeps nothing from being deleted; it ends in red."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConfigError("Nobody was asked")
+
+    monkeypatch.setattr(maintaining, "due_for_roll", lambda *_: "it is old")
+    monkeypatch.setattr(maintaining, "roll_between_drains", refuse)
+
+    with pytest.raises(ConfigError, match="Nobody was asked"):
         maintained(made)
 
     assert lying(made.root) == offsets((20, 60))

@@ -325,3 +325,12 @@ def test_prove_without_kafka_overlaps() -> None:
 
     assert not proof.receipts
     assert [f.reason for f in proof.findings] == [Reason.SEGMENT_OVERLAP]
+
+
+def test_prove_without_kafka_unknown_topic() -> None:
+    """A topic that no drain has noted yet claims nothing."""
+    unknown = Identity("p", "cluster", {})
+
+    proof = prove(evidence(identity=unknown, blockers=Blockers(kafka_not_asked=True)))
+
+    assert not proof.findings

@@ -72,20 +72,3 @@ def test_validate_read_after_rewritten(archive: Archive, others: range, *, is_se
     found = [each.subject for each in report.findings if each.reason == Reason.LOG_REWRITTEN]
     assert {*found} == {P1}
     assert report.receipts_written == int(is_sealed)
-
-
-def test_validate_rewritten_between_batches(archive: Archive) -> None:
-    """A log that was cut between two unsealed batches is found where the older one ended."""
-    generation = archive.generation(1)
-    for batch, start, end in ((14, END, 50), (15, 50, 60)):
-        note_batch(generation, batch, add_batch(generation, batch, start, end), start, end)
-    cluster: Any = golden_cluster()
-    cluster.contents = lambda tp, span: [
-        row | {"value": b"another"} if tp == P1 and row["offset"] in range(45, 50) else row
-        for row in in_kafka(tp, span)
-    ]
-
-    report = validate_archive(archive, cluster)
-
-    assert {f.subject for f in report.findings if f.reason == Reason.LOG_REWRITTEN} == {P1}
-    assert report.receipts_written == 0

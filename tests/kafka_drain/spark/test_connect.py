@@ -68,3 +68,11 @@ def test_is_connect() -> None:
     assert [is_connect(each) for each in ("sc://h", "local[*]", "spark://h", "yarn")] == [
         *(True, False, False, False)
     ]
+
+
+def test_connect_address_token_with_semicolon() -> None:
+    """Nothing of a token is shown."""
+    with pytest.raises(ConfigError, match="contains a token") as refused:
+        ConnectAddress.parse("sc://h/;token=abc;Def9")
+
+    assert "Def9" not in str(refused.value)

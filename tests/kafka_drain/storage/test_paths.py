@@ -527,3 +527,15 @@ def test_executors_page_has_the_lowest() -> None:
     page = (Path(__file__).parents[3] / "docs" / "spark-clusters.md").read_text()
     for name in ("s3fs", "aiobotocore", "gcsfs"):
         assert f"{name}>={'.'.join(map(str, paths._LOWEST[name]))}" in page
+
+
+def test_require_conditions_untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages that don't say their release are there all the same."""
+
+    def untold(name: str) -> str:
+        raise paths.PackageNotFoundError(name)
+
+    paths._require_conditions.cache_clear()
+    monkeypatch.setattr(paths, "version", untold)
+
+    paths._require_conditions("s3")

@@ -346,3 +346,12 @@ def test_watch_due_beside_a_backfill(pipeline: Pipeline, monkeypatch: pytest.Mon
     (run,) = operator_of(pipeline).execute(context_of(backfill__1="queued"))
 
     assert run["conf"] == {"reason": LAG}
+
+
+def test_watch_due_drain_paused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that has been queued since Friday is the only one."""
+    kafka(monkeypatch)
+    length = timedelta(minutes=15)
+    earlier = Period.of(datetime.now(timezone.utc) - 250 * length, length).run_id
+
+    deferred(operator_of(pipeline), context_of(**{earlier: "queued"}))

@@ -17,11 +17,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import closing, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
+from weakref import finalize
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -525,6 +529,17 @@ def _following(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
     return next((batch for batch in batches if batch.num_rows), None)
 
 
+def _serve(asked: SimpleQueue[Any]) -> None:
+    """Read what is asked for, in this order: the change isn't to be used by two threads."""
+    while (one := asked.get()) is not None:
+        reading, read = one
+        try:
+            reading.set_result(read())
+        except BaseException as error:  # raised again where the records are taken
+            reading.set_exception(error)
+        del one, reading, read
+
+
 class _Source:
     """A chain's records, readable from any progress.
 
@@ -544,7 +559,8 @@ class _Source:
         self._records: int | None = None
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-shard")
+        #: A daemon's: Python waits at its exit for an executor's threads, however long they read.
+        self._asked: SimpleQueue[Any] | None = None
         self._reading: Future[pa.RecordBatch | None] | None = None
 
     @property
@@ -604,8 +620,12 @@ class _Source:
 
     def _read(self, seconds: float | None) -> pa.RecordBatch | None:
         if self._reading is None:
-            run = copy_context().run
-            self._reading = self._reader.submit(run, _following, self._batches)
+            if self._asked is None:
+                self._asked = SimpleQueue()
+                finalize(self, self._asked.put, None)
+                Thread(target=_serve, args=(self._asked,), name="read-shard", daemon=True).start()
+            self._reading = Future()
+            self._asked.put((self._reading, partial(copy_context().run, _following, self._batches)))
         if not wait([self._reading], seconds).done:
             raise _NotYetError
         reading, self._reading = self._reading, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import thread as pools
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -941,3 +942,24 @@ def test_send_commits_before_long_read(link: Link, monkeypatch: pytest.MonkeyPat
 
     assert link.steps[0] == STEPS[2]
     assert len(link.arrived) == 5
+
+
+def test_source_reader_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python exits although a file is still being read."""
+    go = threading.Event()
+
+    def slow(*_: Any) -> Iterator[pa.RecordBatch]:
+        go.wait(10)
+        yield from ()
+
+    monkeypatch.setattr(sending, "read_shard", slow)
+    source = sending._Source(job())
+    source.go_to(ShardProgress(0, 0, "p"))
+    try:
+        with pytest.raises(sending._NotYetError):
+            source.take(9, 99, 0.01)
+        readers = [each for each in threading.enumerate() if each.name.startswith("read-shard")]
+        assert readers
+        assert all(each.daemon and each not in pools._threads_queues for each in readers)
+    finally:
+        go.set()
