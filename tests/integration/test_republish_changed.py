@@ -281,7 +281,7 @@ def leave(batch):
 """
 
 
-@pytest.mark.parametrize("where", ["plan", "send_shard", "verify_partitions"])
+@pytest.mark.parametrize("where", ["plan", "_following", "verify_partitions"])
 @pytest.mark.parametrize("how", ["sys.exit", "os._exit", "interrupt"])
 def test_republish_function_leaves(
     how: str,

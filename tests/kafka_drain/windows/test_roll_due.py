@@ -90,7 +90,7 @@ class Waiting:
         self.now, self.ends_at, self.error = 1000.0, 1000 + ends_at, error
         self.rolled: list[tuple[object, str]] = []
         self.leases: list[object] = []
-        self.plan: Any = SimpleNamespace(lines=lambda: ["the plan"])
+        self.plan: Any = SimpleNamespace(lines=lambda: ["the plan"], discards=False)
 
     def monotonic(self) -> float:
         return self.now
