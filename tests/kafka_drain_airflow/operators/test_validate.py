@@ -233,43 +233,23 @@ def test_validate_operator_failed_alerts(failed: Any) -> None:
     assert "file_missing" in alert["message"]
 
 
-def test_validate_operator_alerts_without_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("unwritten", ["reports", "overview"])
+def test_validate_operator_alerts_unwritten(
+    unwritten: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is lost is told of, also where the report can't be written."""
-    archive = tmp_path / "archive"
-    Archive.at(str(archive)).create(pipeline="p", cluster_id="c", topic_ids={}, source={})
-    report = Report(str(archive), "p", findings=[Finding(Reason.OFFSET_MISSING, "t-0", "5 lost")])
-    monkeypatch.setattr(validation, "validate_archive", lambda *_, **__: report)
-    (archive / "reports").write_text("a file")
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
-    told: list[Any] = []
-    operator = ValidateManifestOperator(
-        task_id="validate",
-        pipeline=Pipeline(name="p", topics=["t"], archive=str(archive)),
-        on_alert_callback=told.append,
-    )
-
-    with pytest.raises(Exception, match="reports"):
-        operator.execute({"run_id": "run"})  # type: ignore[arg-type]
-
-    assert [alert["kind"] for [context] in [told] for alert in context["alerts"]] == ["LOST"]
-
-
-def test_validate_operator_alerts_without_overview(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is lost is told of, also where the overview can't be written."""
-    archive = tmp_path / "archive"
-    Archive.at(str(archive)).create(pipeline="p", cluster_id="c", topic_ids={}, source={})
-    report = Report(str(archive), "p", findings=[Finding(Reason.OFFSET_MISSING, "t-0", "5 lost")])
-    monkeypatch.setattr(validation, "validate_archive", lambda *_, **__: report)
+    """What is lost is told of, also where the report or the overview can't be written."""
 
     def fail(*_: Any) -> None:
         raise ArchiveError("overview.json can't be written")
 
-    monkeypatch.setattr("kafka_drain.proof.report.note_overview", fail)
+    archive = tmp_path / "archive"
+    Archive.at(str(archive)).create(pipeline="p", cluster_id="c", topic_ids={}, source={})
+    report = Report(str(archive), "p", findings=[Finding(Reason.OFFSET_MISSING, "t-0", "5 lost")])
+    monkeypatch.setattr(validation, "validate_archive", lambda *_, **__: report)
+    if unwritten == "reports":
+        (archive / "reports").write_text("a file")
+    else:
+        monkeypatch.setattr("kafka_drain.proof.report.note_overview", fail)
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
     told: list[Any] = []
@@ -279,7 +259,7 @@ def test_validate_operator_alerts_without_overview(
         on_alert_callback=told.append,
     )
 
-    with pytest.raises(Exception, match="overview"):
+    with pytest.raises(Exception, match=unwritten):
         operator.execute({"run_id": "run"})  # type: ignore[arg-type]
 
     assert [alert["kind"] for [context] in [told] for alert in context["alerts"]] == ["LOST"]
