@@ -443,7 +443,8 @@ def check_identity(
 def _check_how_files_are_written(pipeline: Pipeline, generation: SnapshotGeneration) -> None:
     document = generation.document
     seen = (document.format, document.partition_by)
-    if seen != (pipeline.format, pipeline.partition_by):
+    # If the first one was stopped before it read anything, the next writes generation.json again.
+    if seen != (pipeline.format, pipeline.partition_by) and generation.has_begun:
         raise ArchiveError(
             f"{generation.folder} holds {seen[0]} partitioned by {seen[1]}, but the pipeline says "
             f"{pipeline.format} partitioned by {pipeline.partition_by}. Readers need the same "

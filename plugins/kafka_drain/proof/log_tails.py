@@ -7,9 +7,10 @@ files that these receipts name, as many as `FILES`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from types import MappingProxyType
@@ -347,6 +348,8 @@ def compare_with_logs(
     first: Offsets,
     end: Offsets,
     unsealed: Sequence[SinkFile] = (),
+    *,
+    is_older: bool = False,
 ) -> Comparison:
     """Compare archived records with Kafka's at the same offsets.
 
@@ -357,6 +360,8 @@ def compare_with_logs(
         first: The first offset that Kafka has, by partition.
         end: The high watermark, by partition.
         unsealed: Files of the open generation that may have some of the records.
+        is_older: Whether newer ones are compared as well: then nothing stands in for a record that
+            may have been compacted, and one that Kafka can't read isn't known.
 
     Raises:
         AuthorizationError: When an ACL on a topic is missing.
@@ -364,7 +369,12 @@ def compare_with_logs(
     """
     there = {tp: tail for tp, tail in tails.items() if tp in first and tp in end}
     asked = {tp: tail.offset for tp, tail in there.items() if first[tp] <= tail.offset < end[tp]}
-    seen = cluster.single_records(asked, ends=end)
+    if is_older:
+        seen, unreadable = _readable(partial(cluster.single_records, ends=end), asked)
+        there = {tp: tail for tp, tail in there.items() if tp not in unreadable}
+        asked = {tp: at for tp, at in asked.items() if tp not in unreadable}
+    else:
+        seen = cluster.single_records(asked, ends=end)
     missing = {tp: at for tp, at in asked.items() if tp not in seen or seen[tp].offset != at}
     if missing:
         # Records may have expired in the meantime.
@@ -374,7 +384,7 @@ def compare_with_logs(
     spans = {
         tp: OffsetRange(max(first[tp], at - SEARCHED), at)
         for tp, at in missing.items()
-        if tp in compacted
+        if tp in compacted and not is_older
     }
     before = newest_records_in(cluster, spans)
     hashes = {
@@ -396,6 +406,38 @@ def compare_with_logs(
             for tp in there
         },
     )
+
+
+def compare_batches(
+    snapshot: Snapshot,
+    cluster: KafkaCluster,
+    batches: Sequence[Tails],
+    newest: Comparison,
+    first: Offsets,
+    end: Offsets,
+) -> list[Comparison]:
+    """Compare the newest records of each of some batches with Kafka's.
+
+    Args:
+        batches: The records, by batch, oldest first.
+        newest: The comparison of the newest one of each partition.
+        first: The first offset that Kafka has, by partition.
+        end: The high watermark, by partition.
+
+    Raises:
+        AuthorizationError: When an ACL on a topic is missing.
+        KafkaUnavailableError: When Kafka doesn't respond.
+    """
+    last = {tp: number for number, tails in enumerate(batches) for tp in tails}
+    found = []
+    for number, tails in enumerate(batches):
+        older = {tp: tail for tp, tail in tails.items() if last[tp] > number}
+        compared = Comparison()
+        if older:
+            compared = compare_with_logs(snapshot, cluster, older, first, end, is_older=True)
+        own = {tp: why for tp, why in newest.rewritten.items() if last.get(tp) == number}
+        found.append(replace(compared, rewritten={**compared.rewritten, **own}))
+    return found
 
 
 def compare_sealed(
@@ -451,7 +493,9 @@ def _records_at_gaps(
         left = {tp: at for tp, at in left.items() if at < stable[tp]}
         if not left:
             break
-        seen = _first_committed(cluster, left, stable)
+        # A damaged batch may have come since: whoever drains it says so.
+        committed = partial(cluster.single_records, isolation_level="read_committed", ends=stable)
+        seen, _ = _readable(committed, left)
         left = {}
         for tp, at in ((tp, record.offset) for tp, record in seen.items()):
             gap = _gap_at(snapshot, tp, at) if at < sealed[tp] else None
@@ -462,20 +506,21 @@ def _records_at_gaps(
     return found
 
 
-def _first_committed(
-    cluster: KafkaCluster, offsets: Offsets, stable: Offsets
-) -> Mapping[TopicPartition, SeenRecord]:
-    """Return the first committed record of each partition from an offset on.
-
-    Of a damaged batch, nothing is known: it may have come since, and whoever drains it says so.
-    """
+def _readable(
+    read: Callable[[Offsets], Mapping[TopicPartition, SeenRecord]], offsets: Offsets
+) -> tuple[Mapping[TopicPartition, SeenRecord], set[TopicPartition]]:
+    """Read a record of each partition; return them, and the partitions whose batch is damaged."""
     try:
-        return cluster.single_records(offsets, "read_committed", ends=stable)
+        return read(offsets), set()
     except SourceRecordError:
-        each = [{tp: at} for tp, at in offsets.items()] if len(offsets) > 1 else []
-        return {
-            tp: seen for one in each for tp, seen in _first_committed(cluster, one, stable).items()
-        }
+        if len(offsets) == 1:
+            return {}, {*offsets}
+    seen, unreadable = dict[TopicPartition, SeenRecord](), set[TopicPartition]()
+    for tp, at in offsets.items():
+        found, damaged = _readable(read, {tp: at})
+        seen |= found
+        unreadable |= damaged
+    return seen, unreadable
 
 
 def _gap_at(snapshot: Snapshot, tp: TopicPartition, offset: int) -> Gap | None:

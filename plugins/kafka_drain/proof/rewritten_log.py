@@ -249,6 +249,25 @@ def is_of_another_log(
     return has_gaps or bool(after)
 
 
+def count_before_cut(batches: Sequence[Mapping[TopicPartition, bool]]) -> int:
+    """Decide how many unsealed batches may be sealed, if logs were cut and grew again between them.
+
+    A batch whose newest record of a partition is gone was read before the cut; the next one whose
+    record is there, or may be, after it. What the log has now at the offsets of the former is in no
+    file.
+
+    Args:
+        batches: By batch, oldest first: whether Kafka's log has another record, or none, in place
+            of the newest one of each partition.
+    """
+    gone: dict[TopicPartition, bool] = {}
+    for number, ends in enumerate(batches):
+        if any(gone.get(tp) and not is_gone for tp, is_gone in ends.items()):
+            return number
+        gone |= ends
+    return len(batches)
+
+
 def newest_records(files: Iterable[CommittedFile]) -> dict[TopicPartition, SealedTail]:
     """Return the newest record of each partition in files that are read as a whole."""
     newest: dict[TopicPartition, FileOffsets] = {}

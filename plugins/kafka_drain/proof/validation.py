@@ -65,6 +65,7 @@ from kafka_drain.proof.copy_checks import check_copies
 from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings, same_topics
 from kafka_drain.proof.log_tails import (
     archived_tails,
+    compare_batches,
     compare_sealed,
     compare_with_logs,
     first_difference,
@@ -83,6 +84,7 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.rewritten_log import (
     NAMED,
     Comparison,
+    count_before_cut,
     is_of_another_log,
     logs_cut_short,
     newest_records,
@@ -480,13 +482,17 @@ class _Logs:
     Attributes:
         tails: The newest sealed record of each partition.
         sealed: Their comparison with Kafka's.
-        unsealed: That of the newest records that aren't sealed yet.
+        unsealed: That of the newest records of batches that aren't sealed yet.
+        of_unsealed: The partitions that have such records.
+        sealable: How many of these batches were read before a log was cut between two of them;
+            None for all.
     """
 
     tails: Mapping[TopicPartition, SealedTail] = field(default_factory=dict)
     sealed: Comparison = field(default_factory=Comparison)
     unsealed: Comparison = field(default_factory=Comparison)
     of_unsealed: Collection[TopicPartition] = ()
+    sealable: int | None = None
 
     def may_be_others(self, gaps: Sequence[Gap]) -> bool:
         """Return whether unsealed records may be of another log, or their gaps explained by one."""
@@ -506,20 +512,37 @@ def _compare_logs(
     # What Spark read is sealed even if its log was rewritten since: it was there. Of files that may
     # not be what Spark read, another record says nothing about the log.
     proven = provable(answers.checked, answers.contents.agreeing)
+    batches = [newest_records(each.files) for each in proven]
     unsealed = newest_records(file for each in proven for file in each.files)
     sealed = _compare(validation, validation.cluster, tails, bounds, compare_sealed)
+    newest = _compare(
+        validation,
+        validation.cluster,
+        unsealed,
+        bounds,
+        partial(compare_with_logs, unsealed=found.state.new),
+        {tp: at for tp, at in found.state.cursor.items() if tp not in sealed.rewritten},
+    )
+    compared = compare_batches(
+        validation.snapshot, validation.cluster, batches, newest, *_first_and_end(bounds)
+    )
+    sealable = count_before_cut(
+        [
+            {tp: tp in each.rewritten for tp in ends}
+            for ends, each in zip(batches, compared, strict=True)
+        ]
+    )
+    rewritten = {**newest.rewritten}
+    for ends, each in reversed([*zip(batches, compared, strict=True)][:sealable]):
+        earlier = {tp: why for tp, why in each.rewritten.items() if tp not in rewritten}
+        _report_rewritten(validation, validation.cluster, ends, each, earlier, bounds)
+        rewritten |= earlier
     return _Logs(
         tails,
         sealed,
-        _compare(
-            validation,
-            validation.cluster,
-            unsealed,
-            bounds,
-            partial(compare_with_logs, unsealed=found.state.new),
-            {tp: at for tp, at in found.state.cursor.items() if tp not in sealed.rewritten},
-        ),
+        replace(newest, rewritten=rewritten),
         unsealed.keys(),
+        sealable if sealable < len(batches) else None,
     )
 
 
@@ -531,10 +554,24 @@ def _compare(
     compare: Callable[..., Comparison],
     read: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> Comparison:
-    first = {tp: each.earliest for tp, each in bounds.items()}
-    end = {tp: each.high_watermark for tp, each in bounds.items()}
+    first, end = _first_and_end(bounds)
     compared = compare(validation.snapshot, cluster, tails, first, end)
     rewritten = {**logs_cut_short(read, end), **compared.rewritten}
+    _report_rewritten(validation, cluster, tails, compared, rewritten, bounds)
+    for line in compared.not_compared():
+        say(f"validate: {line}")
+    return replace(compared, rewritten=rewritten)
+
+
+def _report_rewritten(
+    validation: _Validation,
+    cluster: KafkaCluster,
+    tails: Mapping[TopicPartition, SealedTail],
+    compared: Comparison,
+    rewritten: Mapping[TopicPartition, str],
+    bounds: Mapping[TopicPartition, KafkaBounds],
+) -> None:
+    _, end = _first_and_end(bounds)
     for number, (tp, why) in enumerate(sorted(rewritten.items())):
         begins = ""
         if number < NAMED:
@@ -542,9 +579,15 @@ def _compare(
             begins = f" {at}"
         finding = Finding(Reason.LOG_REWRITTEN, tp, f"rewritten{begins}: {why}")
         validation.report.findings.append(finding)
-    for line in compared.not_compared():
-        say(f"validate: {line}")
-    return replace(compared, rewritten=rewritten)
+
+
+def _first_and_end(
+    bounds: Mapping[TopicPartition, KafkaBounds],
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    return (
+        {tp: each.earliest for tp, each in bounds.items()},
+        {tp: each.high_watermark for tp, each in bounds.items()},
+    )
 
 
 def _evidence(
@@ -561,7 +604,7 @@ def _evidence(
         generation=state.generation.number,
         name=state.generation.name,
         identity=found.identity,
-        checked=answers.checked,
+        checked=answers.checked[: logs.sealable],
         agreeing=answers.contents.agreeing,
         fingerprints=answers.contents.fingerprints,
         read_up_to=after_read.last_batch if after_read else -1,

@@ -352,11 +352,8 @@ def require_reachable(root: UPath) -> None:
         root.fs.ls(root.path, detail=False)
     except FileNotFoundError as error:
         # Nothing below the path: either a new archive, or no such bucket.
-        try:
-            if root.fs.exists(bucket):
-                return
-        except OSError:
-            pass
+        if _has_bucket(root, bucket):
+            return
         raise ArchiveError(
             f"{bucket} doesn't exist; create the bucket, or correct the archive's URL"
         ) from error
@@ -379,6 +376,20 @@ def require_reachable(root: UPath) -> None:
             f"{root} can't be reached: {name}: {error}; check AWS_ENDPOINT_URL and AWS_REGION, and "
             "that the store is running"
         ) from error
+
+
+def _has_bucket(root: UPath, bucket: str) -> bool:
+    try:
+        return bool(root.fs.exists(bucket))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # Not everyone who may list objects may ask for their bucket (Google: storage.buckets.get).
+        try:
+            root.fs.ls(bucket, detail=False)
+        except OSError:
+            return False
+        return True
 
 
 def _require_hdfs(root: UPath) -> None:

@@ -382,6 +382,13 @@ def test_preflight_format_changed(
     refuse(tmp_path, pipeline_to(folder, **changes), cluster_of(), ArchiveError, message)
 
 
+def test_preflight_format_corrected(folder: Path) -> None:
+    """A generation of which nothing was read yet takes another format."""
+    make_archive(folder)
+
+    assert preflight(pipeline_to(folder, format="orc"), cluster_of()).generation is not None
+
+
 # manifest and checkpoint
 
 

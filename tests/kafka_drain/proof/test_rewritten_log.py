@@ -16,6 +16,7 @@ from kafka_drain.proof.rewritten_log import (
     LogVerdict,
     compare_tail,
     compare_tails,
+    count_before_cut,
     find_first,
     is_of_another_log,
     logs_cut_short,
@@ -242,3 +243,23 @@ def test_logs_cut_short(end: int, is_short: bool) -> None:
     found = logs_cut_short({A: 10, B: 10}, {A: end})
 
     assert found == ({A: "Kafka's log ends at 9, and was read up to 10"} if is_short else {})
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([], 0),
+        ([{A: False}, {A: False}], 2),
+        ([{A: True}], 1),
+        ([{A: True}, {A: True}], 2),
+        ([{A: False}, {A: True}, {A: False}, {A: False}], 2),
+        # It was cut again.
+        ([{A: True}, {A: False}, {A: True}], 1),
+        # The batch between has none of that partition.
+        ([{A: True}, {B: False}, {A: False}], 2),
+        ([{A: True, B: False}, {B: True}, {B: False}, {A: False}], 2),
+    ],
+)
+def test_count_before_cut(batches: list[dict[TopicPartition, bool]], expected: int) -> None:
+    """What is there behind what is gone was read after the log was cut."""
+    assert count_before_cut(batches) == expected

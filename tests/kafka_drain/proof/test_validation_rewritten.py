@@ -72,3 +72,39 @@ def test_validate_read_after_rewritten(archive: Archive, others: range, *, is_se
     found = [each.subject for each in report.findings if each.reason == Reason.LOG_REWRITTEN]
     assert {*found} == {P1}
     assert report.receipts_written == int(is_sealed)
+
+
+@pytest.mark.parametrize(
+    ("others", "written", "again"),
+    [
+        # Cut within the older batch, and grown past both: that one was read before.
+        (range(45, 50), 1, 0),
+        (range(49, 50), 1, 0),
+        # The newest record is another one as well: both were read before.
+        (range(45, 60), 2, 0),
+        (range(0), 2, 0),
+    ],
+)
+def test_validate_cut_between_unsealed_batches(
+    archive: Archive, others: range, written: int, again: int
+) -> None:
+    """Batches read after a log was cut aren't sealed behind those read before."""
+    generation = archive.generation(1)
+    note_batch(generation, 14, add_batch(generation, 14, END, 50), END, 50)
+    note_batch(generation, 15, add_batch(generation, 15, 50, 60), 50, 60)
+
+    def rewritten(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        return [
+            row | {"value": b"another"} if tp == P1 and row["offset"] in others else row
+            for row in in_kafka(tp, span)
+        ]
+
+    cluster: Any = golden_cluster()
+    cluster.contents = rewritten
+
+    for receipts in (written, again):
+        report = validate_archive(archive, cluster)
+
+        found = [each.subject for each in report.findings if each.reason == Reason.LOG_REWRITTEN]
+        assert {*found} == ({P1} if others else set())
+        assert report.receipts_written == receipts

@@ -299,13 +299,20 @@ class Root:
     Args:
         error: What it says when the folder is listed; None for nothing.
         has_bucket: Whether there is the bucket; an exception for "it doesn't say".
+        lists_bucket: Whether the bucket itself can be listed.
     """
 
     path = "bucket/some/archive"
 
     def __init__(
-        self, error: Exception | None, has_bucket: bool | Exception = True, protocol: str = "s3"
+        self,
+        error: Exception | None,
+        has_bucket: bool | Exception = True,
+        protocol: str = "s3",
+        *,
+        lists_bucket: bool = False,
     ) -> None:
+        self.lists_bucket = lists_bucket
         self.error, self.has_bucket, self.protocol = error, has_bucket, protocol
         self.fs, self.asked = self, list[str]()
 
@@ -313,9 +320,10 @@ class Root:
         return f"{self.protocol}://{self.path}"
 
     def ls(self, path: str, detail: bool) -> list[str]:
-        """List the folder."""
+        """List the folder, or the bucket."""
         self.asked.append(path)
-        if self.error is not None:
+        is_listed = self.lists_bucket and path != self.path
+        if self.error is not None and not is_listed:
             raise self.error
         return []
 
@@ -337,8 +345,13 @@ def named(name: str) -> Exception:
 
 @pytest.mark.parametrize(
     "root",
-    [Root(None), Root(FileNotFoundError("none")), Root(None, protocol="hdfs")],
-    ids=["answers", "nothing there", "hdfs"],
+    [
+        Root(None),
+        Root(FileNotFoundError("none")),
+        Root(FileNotFoundError("none"), OSError("Forbidden"), "gs", lists_bucket=True),
+        Root(None, protocol="hdfs"),
+    ],
+    ids=["answers", "nothing there", "bucket may only be listed", "hdfs"],
 )
 def test_require_reachable(root: Root) -> None:
     """A store that answers, and has the bucket, may hold an archive that isn't there yet."""

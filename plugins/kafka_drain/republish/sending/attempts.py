@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -125,6 +126,10 @@ def _begin(
             f"deleted, or the target topic was recreated. Nothing more was sent; {way_out}"
         )
     attempt = (latest.offset if latest else 0) + 1
+    if latest is None and known:
+        # The count has expired below an attempt that ran for a week, and is still running perhaps:
+        # a number above all counts, as two with the same one would fence each other.
+        attempt = int(time.time())
     entries: dict[ProgressSlot, ShardProgress] = {
         plan.attempts: ShardProgress(attempt, 0, plan.sha256)
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -314,6 +315,18 @@ def test_open_run_progress_lost(group: Group, run: RepublishRun) -> None:
 
     with pytest.raises(ProgressError, match="holds no progress"):
         open_run(PLAN, run, {})
+
+
+def test_open_run_count_expired(group: Group, run: RepublishRun) -> None:
+    """Without the count, an attempt's number is above all counts, also of one that still runs."""
+    run.mark_opened(PLAN)
+    group.offsets = {slot: at for slot, at in BEGUN.items() if slot != PLAN.attempts}
+    began = int(time.time())
+
+    attempt = open_run(PLAN, run, {})
+
+    assert began <= attempt
+    assert open_run(PLAN, run, {}) == attempt + 1
 
 
 LOST = ProducerLost(KafkaError(KafkaError._TIMED_OUT, "no answer"))
