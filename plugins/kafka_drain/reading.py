@@ -222,7 +222,12 @@ def _receipts(root: UPath, entry: Mapping[str, Any]) -> list[Receipt]:
     """Return the receipts that an entry of a summary names."""
     folder, _, first = entry["first"].rpartition("/")
     last = entry["last"].rpartition("/")[2]
-    names = [name for name in sorted(list_folder(root / folder)) if first <= name <= last]
+    # Not what a repair has moved aside, nor a copy beside it: all names are equally long.
+    names = [
+        name
+        for name in sorted(list_folder(root / folder))
+        if first <= name <= last and len(name) == len(first)
+    ]
     try:
         found = [receipt_at(read_bytes(root / folder / n), f"{folder}/{n}") for n in names]
     except ReceiptError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -108,9 +109,17 @@ def require_connection(conn_id: str, kind: str, needs: str) -> None:
     try:
         BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
+        variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+        if os.environ.get(variable):
+            # Airflow keeps to itself why it can't read it.
+            raise ConfigError(
+                f"Airflow can't read the environment variable {variable}; expected a URI, or JSON "
+                'with the fields of a connection, {"conn_type": …, "host": …, "extra": {…}}: of '
+                f"type {kind}, with {needs}"
+            ) from error
         raise ConfigError(
             f"there is no Airflow connection {conn_id!r}; create one of type {kind} with {needs} "
-            f"(Admin, Connections), or set the environment variable AIRFLOW_CONN_{conn_id.upper()}"
+            f"(Admin, Connections), or set the environment variable {variable}"
         ) from error
 
 

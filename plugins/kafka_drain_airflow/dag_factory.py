@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG
 
+from kafka_drain.config.checks import refuse
 from kafka_drain.config.drill import Drill
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
@@ -173,6 +174,9 @@ def _common(
     names: Sequence[str],
     tags: Sequence[str],
 ) -> dict[str, Any]:
+    if not isinstance(start_date, datetime):
+        accepted = "a datetime, such as datetime(2026, 1, 1, tzinfo=timezone.utc)"
+        raise refuse("start_date", start_date, accepted)
     return {
         "start_date": start_date,
         "catchup": False,

@@ -80,6 +80,10 @@ class FactoryArguments:
         if len(ids) < len(TASKS):
             accepted = "a text with {kind}, such as 'team_a.{kind}.{name}'"
             raise refuse("dag_id", self.dag_id, accepted)
+        named = {"schedules": self.schedules, "dag_kwargs": self.dags, "task_kwargs": self.tasks}
+        for name, given in named.items():
+            if not isinstance(given, Mapping):
+                raise refuse(name, given, "a dict")
         for kind, schedule in self.schedules.items():
             if kind not in TASKS:
                 raise unknown(kind, schedule, TASKS, "kind of DAG in schedules")
@@ -91,12 +95,14 @@ class FactoryArguments:
         for pattern, given in self.dags.items():
             if not any(fnmatchcase(kind, pattern) for kind in TASKS):
                 raise unknown(pattern, given, TASKS, "kind of DAG in dag_kwargs")
+            _require_arguments(f"dag_kwargs[{pattern!r}]", given)
             check_dag_arguments(given, inspect.signature(DAG).parameters)
         every = [(kind, task_id) for kind in TASKS for task_id in self._tasks_of(kind)]
         for pattern, given in self.tasks.items():
             if not any(_is_task(pattern, *task) for task in every):
                 known = {task_id for _, task_id in every}
                 raise unknown(pattern, given, known, "task in task_kwargs")
+            _require_arguments(f"task_kwargs[{pattern!r}]", given)
 
     def _tasks_of(self, kind: str) -> Iterator[str]:
         yield from TASKS[kind]
@@ -106,6 +112,11 @@ class FactoryArguments:
     def of(self, kind: str, name: str) -> DagArguments:
         """Return the arguments for one DAG, given its kind and the name that its id contains."""
         return DagArguments(self, kind, self.dag_id.format(kind=kind, name=name))
+
+
+def _require_arguments(name: str, given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise refuse(name, given, "a dict of arguments")
 
 
 @dataclass(frozen=True)

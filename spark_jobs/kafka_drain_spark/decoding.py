@@ -21,12 +21,14 @@ from kafka_drain_spark.job import JobFailed, explain
 #: Name of the observation.
 COUNTED = "values"
 
-# Confluent's wire format: a zero byte, then the schema's id in four bytes, big-endian.
+# Confluent's wire format: a zero byte, then the schema's id in four bytes, big-endian. Serializers
+# that write a GUID to a header leave both out: there, a zero byte is the payload's own.
 _IN_WIRE_FORMAT = "octet_length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 _SCHEMA_ID = (
     f"CASE WHEN {_IN_WIRE_FORMAT} "
     "THEN cast(conv(hex(substring(value, 2, 4)), 16, 10) AS BIGINT) END"
 )
+_IN_HEADER = "coalesce(exists(headers, header -> header.key = '__value_schema_id'), false)"
 _WITHOUT_ID = f"CASE WHEN {_IN_WIRE_FORMAT} THEN substring(value, 6) ELSE value END"
 #: A marker field in each decoded record: Spark returns undecodable values as a record of nulls.
 _MARK = "__kafka_drain_decoded"
@@ -46,7 +48,10 @@ def with_decoded(records: DataFrame, values: Mapping[str, Any] | None) -> DataFr
     """
     if values is None:
         return records
-    records = records.withColumn("value_schema_id", F.expr(_SCHEMA_ID))
+    id_ = F.expr(_SCHEMA_ID)
+    if "headers" in records.columns:
+        id_ = F.when(~F.expr(_IN_HEADER), id_)
+    records = records.withColumn("value_schema_id", id_)
     try:
         return _from_json(records, values) if _is_json(values) else _from_avro(records, values)
     except PySparkException as error:

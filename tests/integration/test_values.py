@@ -90,12 +90,14 @@ BAD = {
 UNKNOWN = {7: b"\0\0\0\0\6abc", 8: b"\0\xff\xff\xff\xffabc"}
 FOREIGN = {9: b'{"id": 1}', 10: b"", 11: b"\0\0\0"}
 TOMBSTONE = {12: None}
-VALUES = GOOD | BAD | UNKNOWN | FOREIGN | TOMBSTONE
+# What looks like an id is the payload's own.
+ID_IN_HEADER = {13: GOOD[0]}
+VALUES = GOOD | BAD | UNKNOWN | FOREIGN | TOMBSTONE | ID_IN_HEADER
 COUNTS = {
     "decoded": 3,
     "tombstones": 1,
     "not_decodable": 4,
-    "not_in_wire_format": 3,
+    "not_in_wire_format": 4,
     "unknown_schema_id": 2,
     "lowest_unknown_id": 6,
     "highest_unknown_id": (1 << 32) - 1,
@@ -149,7 +151,9 @@ def test_drain_avro_values(
     """Each value is archived raw; decodable values have columns, and the others are counted."""
     topic = make_topic(1)
     register_orders(registry, topic)
-    send(topic, [(b"k", value, None, START) for value in VALUES.values()])
+    guid = [("__value_schema_id", b"\1" + bytes(16))]
+    headers = dict.fromkeys(ID_IN_HEADER, guid)
+    send(topic, [(b"k", value, headers.get(n), START) for n, value in VALUES.items()])
     pipeline = pipeline_of(topic, archive_folder, AVRO, format=file_format)
 
     result = drain(pipeline, registry=SchemaRegistry(registry.settings))

@@ -483,3 +483,16 @@ def test_sealed_paths_damaged(tmp_path: Path, damage: str) -> None:
 
     with pytest.raises(ArchiveError, match="2 receipts" if damage == "missing" else "is damaged"):
         sealed_paths(told)
+
+
+@pytest.mark.parametrize("left", ["{}.torn-20260101T000000.000000Z", "{}.changed-2026Z"])
+def test_sealed_paths_set_aside(tmp_path: Path, left: str) -> None:
+    """What a repair has moved aside is no receipt."""
+    archive = golden_copy(tmp_path / "archive")
+    sealed = list(seal(archive).sealed)
+    path = archive.root / sealed[0].where
+    path.with_name(left.format(path.name)).write_bytes(b"{")
+
+    told = some(sealed_summary(str(archive.root), sealed))
+
+    assert sorted(sealed_paths(told)) == sorted(archive_paths(archive))

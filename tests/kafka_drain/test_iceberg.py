@@ -510,3 +510,13 @@ def test_register_archive_s3(archive: Archive, bucket: str, s3_url: str, tmp_pat
     assert (again.added, again.removed, again.records) == (0, 0, 84)
     assert rows_of(catalog.load_table(NAME)) == sealed_rows(archive)
     catalog.close()
+
+
+def test_footer_torn(tmp_path: Path) -> None:
+    """A file that isn't Parquet any more is named, with what to run."""
+    path = tmp_path / "part-0.parquet"
+    path.write_bytes(b"PAR1" + bytes(100))
+    [file, *_] = archive_files(sealed_copy(tmp_path / "archive").snapshot())
+
+    with pytest.raises(ManifestInvalidError, match=r"part-0\.parquet: .*--deep"):
+        _footer(PyArrowFileIO(), (f"file://{path}", file))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+import bz2
+import gzip
 import hashlib
 import json
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kafka_drain import verify_archive
@@ -230,3 +235,82 @@ def test_verifier_decoded_times(tmp_path: Path, day: int, at: int) -> None:
     part = answer["parts"]["t", 0]
     assert (part["records"], part["runs"]) == (known.records, [(7, 8)])
     assert part["times"] == [known.first_timestamp, known.last_timestamp] == [5, 5]
+
+
+# The child process that reads files closes them at its end.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_verifier_large_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records are held at a time."""
+    path, number = tmp_path / "data" / "topic=t" / "part-0.parquet", 300
+    path.parent.mkdir(parents=True)
+    same = pa.array([0] * number, pa.int32())
+    columns = {"partition": same, "offset": pa.array(range(number)), "timestampType": same}
+    columns["timestamp"] = pa.array([5_000] * number, pa.timestamp("us", "UTC"))
+    columns["value"] = pa.array([bytes(100_000)] * number)
+    pq.write_table(pa.table(columns), path)
+    sizes: list[int] = []
+    rows = verify_archive.arrow_rows
+
+    def noted(batch: Any) -> Any:
+        sizes.append(batch.nbytes)
+        return rows(batch)
+
+    monkeypatch.setattr(verify_archive, "arrow_rows", noted)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    answer = verify_archive.examine(str(path), "parquet", sha256)
+
+    assert answer["parts"]["t", 0]["records"] == number
+    assert max(sizes) < 8 << 20
+
+
+@pytest.mark.parametrize(("job", "key"), [(("f", "parquet", "0"), "unread"), (("f",), "error")])
+def test_verifier_killed(job: Any, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that is killed is no damage of a file whose bytes are the sealed ones."""
+
+    class Killed:
+        def submit(self, *_: Any) -> Any:
+            raise verify_archive.BrokenExecutor
+
+    monkeypatch.setattr(verify_archive.Reader, "pool", Killed())
+
+    assert [*verify_archive.Reader.ask(*job)] == [key]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("end", "pack"),
+    [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".deflate", zlib.compress)],
+)
+def test_verifier_json(tmp_path: Path, end: str, pack: Callable[[bytes], bytes]) -> None:
+    """Each compression that a drain may write JSON with is read."""
+    path = tmp_path / "data" / "topic=t" / f"part-0.json{end}"
+    path.parent.mkdir(parents=True)
+    row = {"partition": 0, "offset": 7, "timestamp": "1970-01-01T00:00:00.005Z"}
+    path.write_bytes(pack(json.dumps(row | {"timestampType": 0}).encode() + b"\n"))
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    assert verify_archive.examine(str(path), "json", sha256)["parts"]["t", 0]["runs"] == [(7, 8)]
+
+
+def test_verifier_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """A terminal obeys nothing that somebody has written into an archive."""
+    finding = {"where": "a\nCOMPLETE", "what": "\x1b[2J"}
+    part: Any = {"topic": "\x1b[H", "topic_id": "i", "partition": 0, "ranges": [], "gaps": []}
+    found = {"verdict": "incomplete", "errors": [finding], "partitions": [part]}
+
+    verify_archive.tell(found | {name: [] for name in ("unknown", "warnings", "unsealed")})
+
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert len(out.splitlines()) == 4
+
+
+def test_verifier_contents_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contents are grouped once, and not looked through for each partition."""
+    verifier = verify_archive.Verifier(str(GOLDEN), deep=False)
+    verifier.read()
+    monkeypatch.delattr(verify_archive, "contents_of")
+
+    for segment in verifier.segments:
+        verifier.check_receipt(segment)

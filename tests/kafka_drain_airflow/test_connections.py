@@ -439,3 +439,14 @@ def test_spark_connection_unknown() -> None:
 def test_listed(given: Any, found: list[str]) -> None:
     """A list has the items that were entered, however it was rendered."""
     assert listed(given) == found
+
+
+@pytest.mark.parametrize("written", ['{"bootstrap.servers": "hush:1"}', '{"conn_type": "kafka",}'])
+def test_connection_unreadable(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that Airflow can't read isn't asked for once more."""
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", written)
+
+    with pytest.raises(ConfigError, match=r"read the environment .* AIRFLOW_CONN_ODD") as told:
+        kafka_cluster("odd")
+
+    assert "hush" not in str(told.value)

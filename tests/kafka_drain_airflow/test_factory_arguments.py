@@ -200,6 +200,11 @@ def test_factory_task_kwargs_of_group() -> None:
         ),
         ({"schedules": {"drain": "@hourly", "mantain": None}}, "'mantain' .*in schedules"),
         ({"schedules": {"drain": "@hourly", "maintain": 5}}, "schedules.'maintain'. = 5 is"),
+        ({"start_date": "2026-01-01"}, "start_date = '2026-01-01' is not acceptable"),
+        ({"start_date": None}, "start_date = None is not .*: a datetime"),
+        ({"schedules": "@daily"}, "schedules = '@daily' is .*a dict"),
+        ({"dag_kwargs": {"drain": None}}, r"dag_kwargs\['drain'\] = None is .*a dict of arg"),
+        ({"task_kwargs": {"drain": "spark"}}, r"task_kwargs\['drain'\] = 'spark' is"),
     ],
 )
 def test_factory_argument_refused(given: dict[str, Any], says: str) -> None:

@@ -95,6 +95,15 @@ def test_kafka_cluster_msk(connect: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     }
 
 
+def test_kafka_cluster_google(connect: Any) -> None:
+    """Google's cluster needs neither its provider in Airflow nor a connection of that."""
+    servers = "bootstrap.c.r.managedkafka.p.cloud.goog:9092"
+
+    found = connect(MSK | {"bootstrap.servers": servers}).for_librdkafka()
+
+    assert found["oauth_cb"] == "kafka_drain.kafka.logins.google_token"
+
+
 @pytest.mark.parametrize("error", [ValueError, ImportError])
 def test_kafka_cluster_refused_by_hook(
     connect: Any, monkeypatch: pytest.MonkeyPatch, error: type[Exception]

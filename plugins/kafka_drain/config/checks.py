@@ -17,7 +17,7 @@ from kafka_drain.errors import ConfigError
 Check = Callable[[str, Any], str]
 """Takes an option's name and value, returns the value in Spark's form; raises ConfigError."""
 
-_SECRET = re.compile("password|secret|token|jaas|key", re.IGNORECASE)
+_SECRET = re.compile("password|secret|token|jaas|key|user[._]info", re.IGNORECASE)
 #: Words of secrets' names that are long enough to tell a misspelt one.
 _MISSPELT = ("password", "passwd", "secret", "token", "credential", "credentials")
 #: Largest number of Kafka's protocol, as of offsets and times, and of Spark's options.

@@ -5,7 +5,7 @@ Opens nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
@@ -90,6 +90,9 @@ class ConfigModel(BaseModel):
             return str(found["ctx"]["error"])
         if found["type"] == "string_pattern_mismatch" and where in cls.accepts:
             return str(refuse(where, found["input"], cls.accepts[where]))
+        if where.endswith("conn_id") and isinstance(found["input"], Mapping):
+            # Who gives a connection's settings instead of its id gives its secrets.
+            return f"{where} is a dict; expected the id of an Airflow connection"
         return f"{where} = {found['input']!r}: {found['msg']}"
 
     @classmethod

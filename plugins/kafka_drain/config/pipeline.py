@@ -298,6 +298,10 @@ class Pipeline(ConfigModel):
                 "values.subjects is missing: a pipeline with several topics has to name the "
                 "subjects of the Schema Registry that have their schemas"
             )
+        if "driver_memory" in self.model_fields_set and "spark.driver.memory" in self.spark_conf:
+            raise ConfigError(
+                "driver_memory and spark.driver.memory are two names of one setting; leave one out"
+            )
         self._check_evidence()
         self._check_immutable()
         if self.max_future_days is not None and self.retention_days is None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_drain.data_files.batch_sizes import BATCH_BYTES
-from kafka_drain.data_files.records import DataPath, RowBounds, batches_of_rows
+from kafka_drain.data_files.records import SCHEMA, DataPath, RowBounds, batches_of_rows
 
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -37,8 +37,11 @@ def read_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yield all records in file order, wanted or not: Avro blocks have no statistics."""
     with path.open("rb") as source:
-        rows, _ = _rows(source)
-        yield from batches_of_rows(rows, batch_bytes)
+        rows, columns = _rows(source)
+        kept = [name for name in columns if name in SCHEMA.names]
+        # Row by row, so that decoded values aren't held.
+        parts = ({name: row[name] for name in kept} for row in rows)
+        yield from batches_of_rows(parts, batch_bytes)
 
 
 def _rows(source: Any) -> tuple[Iterator[dict[str, Any]], list[str]]:

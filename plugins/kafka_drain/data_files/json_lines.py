@@ -111,7 +111,8 @@ def read_records(
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:
     row = _with_bytes(SCHEMA.names, row)
     row["timestamp"] = _time(row["timestamp"])
-    return row
+    # Decoded values would be held for a whole batch.
+    return {name: row.get(name) for name in SCHEMA.names}
 
 
 def _with_bytes(names: Collection[str], row: dict[str, Any]) -> dict[str, Any]:

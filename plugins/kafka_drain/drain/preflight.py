@@ -347,8 +347,8 @@ def _expiring(
 
 
 def _check_folder(root: UPath) -> None:
+    require_reachable(root)
     if not is_local(root):
-        require_reachable(root)
         return
     if root.exists() and not root.is_dir():
         raise ArchiveError(f"{root} is a file, not a folder; choose another archive")
@@ -362,7 +362,8 @@ def _check_folder(root: UPath) -> None:
     if not os.access(str(existing), os.W_OK | os.X_OK):
         raise ArchiveError(
             f"{root} can't be written: this user has no write permission for {existing}; "
-            "change its owner or choose another archive"
+            f"create it for this user (as root, `install -d -o {os.geteuid()} {quoted(root)}`), "
+            "or choose another archive"
         )
     archive = Archive(root)
     if not root.exists() or archive.exists or archive.has_lost_document:

@@ -26,7 +26,15 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka.logins import Login
-from kafka_drain.kafka.reaching import STEP_SECONDS, Reached, is_lasting, reach, reasons, remedy
+from kafka_drain.kafka.reaching import (
+    STEP_SECONDS,
+    AddressAnswer,
+    Reached,
+    is_lasting,
+    reach,
+    reasons,
+    remedy,
+)
 
 T = TypeVar("T")
 
@@ -106,6 +114,8 @@ class Admin:
         self._client: AdminClient | None = None
         self._is_contacted = False
         self._tells_id = False
+        #: The brokers' addresses according to Kafka; empty until it has answered.
+        self._brokers: list[str] = []
         #: Reasons why brokers closed the connection, if they gave one.
         refusals: dict[int, str] = {}
         self._refusals = refusals
@@ -224,6 +234,7 @@ class Admin:
                 seconds *= 2
             else:
                 self._tells_id = bool(listed.cluster_id)
+                self._brokers = _addresses(listed)
                 self._is_contacted = True
                 self._refusals.clear()
                 return client
@@ -236,9 +247,10 @@ class Admin:
         self._is_contacted = True
         return client
 
-    def _reach(self) -> list[Reached]:
+    def _reach(self, servers: str = "") -> list[Reached]:
         step_seconds = min(STEP_SECONDS, self.timeout / 3)
-        return reach(self.config.bootstrap_servers, self.config.protocol, step_seconds)
+        servers = servers or self.config.bootstrap_servers
+        return reach(servers, self.config.protocol, step_seconds)
 
     def _explain(
         self, error: KafkaError, answered: Callable[[KafkaError], KafkaDrainError], about: str
@@ -285,11 +297,35 @@ class Admin:
             )
         about = f" about {about}" if about else ""
         waited = f" within {self.timeout:g} s" if said else ""
-        why = reasons(reached) or said
+        why = reasons(reached)
+        what = remedy(reached, self.config.protocol, logs_in=self.config.login is not Login.NONE)
+        if reached and not why:
+            why, what = self._behind(said, what)
         return KafkaUnavailableError(
-            f"no response{about} from Kafka at {servers}{waited}: {why}; "
-            f"{remedy(reached, self.config.protocol, logs_in=self.config.login is not Login.NONE)}"
+            f"no response{about} from Kafka at {servers}{waited}: {why or said}; {what}"
         )
+
+    def _behind(self, why: str, what: str) -> tuple[str, str]:
+        """Return why there is no response though the given addresses answer, and the remedy."""
+        protocol = self.config.protocol.lower()
+        if self._brokers:
+            asked = self._reach(",".join(self._brokers))
+            silent = [each for each in asked if each.answer is not AddressAnswer.ANSWERS]
+            if not silent:
+                return why, what
+            return ", ".join(map(str, silent)), (
+                "Kafka gives these as its brokers' addresses: make them reachable from here, or "
+                "correct advertised.listeners of the brokers"
+            )
+        if protocol.startswith("sasl_"):
+            return why, what
+        # A broker tells its versions to everyone, and closes the connection at the next request
+        # without a login.
+        with_login = "SASL_SSL" if protocol == "ssl" else "SASL_PLAINTEXT"
+        lacks = "the broker may want a login"
+        if self.config.login is not Login.NONE:
+            lacks = f"security.protocol {protocol.upper()} sends no login"
+        return why, f"{lacks}: set security.protocol to {with_login}, and sasl.mechanism; or {what}"
 
     def _refused(self, seen: str) -> AuthenticationError:
         correct = _CORRECT.get(self.config.login, _SASL)
@@ -309,6 +345,11 @@ class Admin:
         ):
             return AuthorizationError(f"{seen}; this user lacks an ACL; add it")
         return TopicError(seen)
+
+
+def _addresses(listed: Any) -> list[str]:
+    brokers = (getattr(listed, "brokers", None) or {}).values()
+    return [f"[{b.host}]:{b.port}" if ":" in b.host else f"{b.host}:{b.port}" for b in brokers]
 
 
 def answer_of(future: concurrent.futures.Future[Any], timeout_seconds: float) -> Any:

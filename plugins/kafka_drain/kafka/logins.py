@@ -86,6 +86,11 @@ def login_of(settings: Mapping[str, Any]) -> Login:
     return _token_login(settings) if mechanism == OAUTHBEARER else Login.PASSWORD
 
 
+def is_google(servers: str) -> bool:
+    """Return whether addresses are of Google's Managed Service for Apache Kafka."""
+    return "managedkafka" in servers and "cloud.goog" in servers
+
+
 def _token_login(settings: Mapping[str, Any]) -> Login:
     """Return the origin of tokens; librdkafka asks a callback before anything else."""
     servers = str(settings.get("bootstrap.servers", ""))
@@ -94,7 +99,7 @@ def _token_login(settings: Mapping[str, Any]) -> Login:
     is_oidc = method.lower() == "oidc"
     if not is_oidc and msk_region(servers):
         return Login.MSK_IAM
-    if not is_oidc and "managedkafka" in servers and "cloud.goog" in servers:
+    if not is_oidc and is_google(servers):
         return Login.GOOGLE
     if settings.get("oauth_cb"):
         return Login.CALLBACK

@@ -122,7 +122,9 @@ def freeze_erasure(
     """
     archive = Archive.at(pipeline.archive)
     archive.require()
-    document = None if request is None else erasure_document(archive, cluster, request)
+    document = None
+    if request is not None:
+        document = erasure_document(archive, cluster, request, pipeline)
     plan = plan_document(pipeline, document)
     if plan.obstacles:
         raise ArchiveError(f"{archive.root}: {'; '.join(plan.obstacles)}. Nothing was planned")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,7 @@ from kafka_drain.errors import (
     LockedError,
     ManifestInvalidError,
     PlanChangedError,
+    TopicError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import refuse_other_cluster
@@ -195,7 +196,9 @@ def plan_erasure(
     """
     archive = Archive.at(pipeline.archive)
     archive.require()
-    document = None if request is None else erasure_document(archive, cluster, request)
+    document = None
+    if request is not None:
+        document = erasure_document(archive, cluster, request, pipeline)
     return plan_document(pipeline, document)
 
 
@@ -218,9 +221,15 @@ def _required(erasures: Iterable[Erasure]) -> list[Erasure]:
 
 
 def erasure_document(
-    archive: Archive, cluster: KafkaCluster, request: ErasureRequest
+    archive: Archive,
+    cluster: KafkaCluster,
+    request: ErasureRequest,
+    pipeline: Pipeline | None = None,
 ) -> ErasureDocument:
     """Return the archive's document for a request; writes nothing.
+
+    Args:
+        pipeline: The pipeline, whose topics count too: a drain may not have read them yet.
 
     Raises:
         ConfigError: When the request names nothing.
@@ -229,11 +238,23 @@ def erasure_document(
     """
     snapshot, erasures = archive.snapshot(), read_erasures(archive.root)
     known = _known_topics(snapshot)
-    request.check({topic for topic, _ in known})
+    names = {topic for topic, _ in known} | _topics_of(pipeline, cluster)
+    request.check(names)
     salt = bytes.fromhex(erasures[0].document.salt) if erasures else secrets.token_bytes(SALT_BYTES)
     # Of others, this user's permissions may be gone.
-    asked = {topic for topic, _ in known if not request.topics or topic in request.topics}
+    asked = {name for name in names if not request.topics or name in request.topics}
     return request.document(salt, _scope(snapshot, cluster, known, asked), now_text())
+
+
+def _topics_of(pipeline: Pipeline | None, cluster: KafkaCluster) -> set[str]:
+    """Return the topics that the pipeline's next drain reads."""
+    if pipeline is None:
+        return set()
+    if not pipeline.topic_pattern:
+        return {*(pipeline.topics or pipeline.assign or ())}
+    with suppress(TopicError):
+        return {*cluster.matching(pipeline.topic_pattern)}
+    return set()
 
 
 def _with_document(archive: Archive, document: ErasureDocument | None) -> list[Erasure]:
@@ -259,6 +280,12 @@ def _with_document(archive: Archive, document: ErasureDocument | None) -> list[E
     if before is None:
         return [*erasures, next_erasure(archive.root, document)]
     if not asks_the_same(before.document, document):
+        by = before.document.by
+        if asks_the_same(before.document, document.model_copy(update={"by": by})):
+            raise ConfigError(
+                f"{before} was asked for by {by}, not by {document.by}: give the same (--by), or "
+                "nothing of the request. Nothing was changed"
+            )
         raise ConfigError(
             f"request {document.request} was accepted before, for other records: {before}; use "
             "another id. Nothing was changed"
@@ -370,7 +397,12 @@ def _make_plan(
     sent = followers(archive)
 
     def sent_by(receipt: Receipt) -> frozenset[str]:
-        return frozenset(name for name, through in sent if has_sent(through, receipt))
+        # A follower that is listed twice may have got as far as either says.
+        return frozenset(
+            f"{name} {number}"
+            for number, (name, through) in enumerate(sent)
+            if has_sent(through, receipt)
+        )
 
     rewrites = [
         rewrite
@@ -469,7 +501,7 @@ def _obstacles(archive: Archive, replaced: Collection[str], left: Sequence[str])
         found.append(
             f"{len(left):,} files, such as {left[0]}, can't be rewritten by themselves: a follower "
             "has sent only a part of their segments, or a repair's file reaches into others. Let "
-            "followers run, or reprocess these segments first"
+            "followers run; for a repair's file, reprocess these segments first"
         )
     return found
 
@@ -499,7 +531,8 @@ def _copies(
         )
     topics = {tp.topic for each in found for tp in each.ranges}
     targets, unknown = set[str](), list[str]()
-    for run in list_runs(archive.root):
+    # Without a record, no run has sent one.
+    for run in list_runs(archive.root) if topics else ():
         if not run.is_opened or run.is_of_drill:
             continue
         try:
@@ -572,7 +605,7 @@ def run_erasure(
         # Before a number is given: that of a lost request must not be taken again.
         refuse_unsound(archive.snapshot()).snapshot.refuse_other_pipeline(pipeline.name)
         if isinstance(request, ErasureRequest):
-            request = erasure_document(archive, cluster, request)
+            request = erasure_document(archive, cluster, request, pipeline)
         known = {erasure.number for erasure in read_erasures(archive.root)}
         erasures = _required(_with_document(archive, request))
         new = next((erasure for erasure in erasures if erasure.number not in known), None)

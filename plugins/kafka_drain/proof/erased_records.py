@@ -204,7 +204,12 @@ def _add(
                 rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True
             ):
                 tp = TopicPartition(topic, partition)
-                ranges.setdefault(tp, []).append(OffsetRange(offset, offset + 1))
+                own = ranges.setdefault(tp, [])
+                # Not an object for each record, where a whole file is erased.
+                if own and own[-1].end == offset:
+                    own[-1] = OffsetRange(own[-1].start, offset + 1)
+                else:
+                    own.append(OffsetRange(offset, offset + 1))
 
 
 def refuse_unerased(snapshot: Snapshot, files: Iterable[ArchiveFile]) -> None:

@@ -108,7 +108,14 @@ class SchemaRegistry:
         for name in self.settings:
             if name not in _ACCEPTED:
                 raise unknown(name, "hidden", _ACCEPTED, "setting of a Schema Registry")
-        url = urlsplit(self.url)
+        # As in a Kafka connection, null is as good as nothing.
+        given = {name: value for name, value in self.settings.items() if value is not None}
+        object.__setattr__(self, "settings", given)
+        try:
+            url = urlsplit(self.url)
+            _ = url.port
+        except ValueError:
+            url = urlsplit("")
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ConfigError(
                 "the Schema Registry's connection has no valid url; set it in the connection's "
@@ -274,10 +281,7 @@ class SchemaRegistry:
                     )
                 document = answer.json()
             except requests.exceptions.SSLError as error:
-                raise ConfigError(
-                    f"the certificate of the Schema Registry {self.url} isn't trusted ({error}); "
-                    "set ssl.ca.location in its connection"
-                ) from error
+                raise ConfigError(_of_tls(self.url, error)) from error
             except (requests.exceptions.RequestException, OSError) as error:
                 raise RegistryUnavailableError(
                     f"the Schema Registry {self.url} doesn't respond ({type(error).__name__}); "
@@ -329,3 +333,19 @@ def _said(answer: Any) -> str:
         return str(answer.json()["message"])[:_SHOWN]
     except (ValueError, KeyError, TypeError):
         return str(answer.text)[:_SHOWN]
+
+
+def _of_tls(url: str, error: Exception) -> str:
+    """Return why there is no TLS with a registry, in words of OpenSSL's, and the remedy."""
+    said = str(error).upper()
+    if "WRONG_VERSION_NUMBER" in said or "RECORD_LAYER_FAILURE" in said:
+        return f"the Schema Registry {url} doesn't speak TLS; write http:// in its connection's url"
+    if "ALERT" in said:
+        return (
+            f"the Schema Registry {url} refuses this client in TLS ({error}); set "
+            "ssl.certificate.location and ssl.key.location in its connection"
+        )
+    return (
+        f"the certificate of the Schema Registry {url} isn't trusted ({error}); set "
+        "ssl.ca.location in its connection"
+    )

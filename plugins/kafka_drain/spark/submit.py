@@ -334,6 +334,8 @@ def prepare_application(
     if in_cluster:
         # Spark would hand it to the nodes, which have a Python of their own.
         del environment["PYSPARK_PYTHON"]
+    # spark-submit prefers --driver-memory to it.
+    memory = str(conf.pop("spark.driver.memory", pipeline.driver_memory))
     return SparkApplication(
         name=name,
         path=path,
@@ -346,7 +348,7 @@ def prepare_application(
             *(encryption_jars() if pipeline.encryption and not pipeline.jars else []),
         ],
         py_files=_zip_packages(path, folder),
-        driver_memory=pipeline.driver_memory,
+        driver_memory=memory,
         environment=environment,
         archive=str(hadoop_path(locate(pipeline.archive))),
     )

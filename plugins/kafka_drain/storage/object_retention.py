@@ -250,7 +250,8 @@ _GCS = _Locks(
     _set_on_gcs,
     _able_on_gcs,
     "enable object retention for the bucket: `gcloud storage buckets create "
-    "--enable-per-object-retention`, or `buckets update` for one that exists",
+    "--enable-per-object-retention`, or `buckets update` for one that exists; and the login needs "
+    "storage.buckets.get",
 )
 _STORES = {"s3": _S3, "s3a": _S3, "abfs": _AZURE, "abfss": _AZURE, "gs": _GCS}
 
@@ -268,7 +269,13 @@ def require_lockable(root: UPath, wanted: Immutability) -> None:
     """
     bucket = f"{root.protocol}://{root.path.lstrip('/').partition('/')[0]}"
     locks = _STORES[root.protocol]
-    if seen := locks.able(root.fs, root.path):
+    try:
+        seen = locks.able(root.fs, root.path)
+    except Exception as error:
+        if is_momentary(error):
+            raise
+        seen = f"it can't be asked for that ({error})"
+    if seen:
         raise ArchiveError(
             f"{bucket} can't lock files for {wanted}, as immutable_days asks for: {seen}. "
             f"{locks.remedy[0].upper()}{locks.remedy[1:]}. Nothing was drained"

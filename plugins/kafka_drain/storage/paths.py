@@ -343,6 +343,7 @@ def require_reachable(root: UPath) -> None:
         StoreUnavailableError: When the store doesn't respond.
     """
     if is_local(root):
+        _require_open(root)
         return
     if root.protocol == HDFS:
         _require_hdfs(root)
@@ -376,6 +377,20 @@ def require_reachable(root: UPath) -> None:
             f"{root} can't be reached: {name}: {error}; check AWS_ENDPOINT_URL and AWS_REGION, and "
             "that the store is running"
         ) from error
+
+
+def _require_open(folder: UPath) -> None:
+    try:
+        folder.stat()
+        os.stat(str(folder / "."))
+    except PermissionError as error:
+        raise ArchiveError(
+            f"{folder} can't be opened: this user may not enter it, or a folder above it; allow "
+            f"that (`namei -l {quoted(folder)}` shows who may), or choose another archive"
+        ) from error
+    except OSError:
+        # Not there yet, or something that is told by whoever reads it.
+        return
 
 
 def _has_bucket(root: UPath, bucket: str) -> bool:

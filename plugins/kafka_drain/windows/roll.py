@@ -152,7 +152,8 @@ class RollPlan:
         if self.voided:
             lines.append(
                 f"roll {name}: removes window {', '.join(self.voided)}: the next drain reads its "
-                "offsets again, and a mirror that has sent them sends them again"
+                "offsets again; a mirror that has sent it is refused from then on: start another "
+                "one, into an empty topic"
             )
         if self.to_repair:
             lines.append(

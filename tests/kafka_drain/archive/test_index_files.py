@@ -700,3 +700,11 @@ def test_index_without_summaries(archive: Archive, opened: list[str]) -> None:
     assert opened.count("generations/0007") == 1
     validated(archive, "all")
     assert path_of(archive, "index.json").read_bytes() == before
+
+
+def test_validate_plan_reformatted(archive: Archive) -> None:
+    """A plan with other whitespace is the same plan, and the index isn't wrong."""
+    path = path_of(archive, f"{WINDOW}/plan.json")
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=7))
+
+    assert validated(archive, "all", writes=False).findings == []

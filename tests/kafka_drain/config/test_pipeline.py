@@ -585,3 +585,27 @@ def test_pipeline_cut_over() -> None:
         make(cut_over={"kafka_conn_id": "b", "lag": 1})
     with pytest.raises(ConfigError, match=r"cut_over\.kafka_conn_id"):
         make(cut_over={})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"values": {"encoding": "avro", "basic.auth.user.info": "me:hush"}},
+        {"kafka_conn_id": {"bootstrap.servers": "k:1", "sasl.password": "hush"}},
+    ],
+)
+def test_pipeline_hides_login(given: dict[str, Any]) -> None:
+    """What a connection's settings say isn't shown, where a pipeline has them instead of its id."""
+    with pytest.raises(ConfigError) as raised:
+        Pipeline(name="p", topics=["t"], archive="/a", **given)
+
+    assert "hush" not in str(raised.value)
+
+
+def test_pipeline_memory_twice() -> None:
+    """The driver's heap has two names, of which one may be given."""
+    conf = {"spark.driver.memory": "2g"}
+    assert Pipeline(name="p", topics=["t"], archive="/a", spark_conf=conf).spark_conf == conf
+
+    with pytest.raises(ConfigError, match="two names of one setting; leave one out"):
+        Pipeline(name="p", topics=["t"], archive="/a", spark_conf=conf, driver_memory="1g")

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 from upath import UPath
 
-from kafka_drain.data_files import parquet, reader
+from kafka_drain.data_files import avro, json_lines, parquet, reader
 from kafka_drain.data_files.batch_sizes import STEP_ROWS
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.data_files.reader import (
@@ -41,7 +41,7 @@ from kafka_drain.data_files.reader import (
     rows_with_nul,
     topic_of,
 )
-from kafka_drain.data_files.records import SCHEMA, TimestampError
+from kafka_drain.data_files.records import SCHEMA, TimestampError, batches_of_rows
 from kafka_drain.errors import (
     DataFileError,
     KeyUnavailableError,
@@ -997,3 +997,30 @@ def test_read_contents_undamaged(error: Exception, monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(type(error)):
         reader.read_contents(UPath("a.parquet"), "parquet", "a", 1, lambda _: None)
+
+
+@pytest.mark.parametrize("module", [avro, json_lines])
+def test_read_records_not_decoded(
+    tmp_path: Path, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoded columns, which readers don't want, aren't held for a batch."""
+    one, path = row(7, value_decoded={"a": 1}), UPath(tmp_path / "part-0.json")
+    if module is avro:
+        nested = {"type": "record", "name": "v", "fields": [{"name": "a", "type": "int"}]}
+        types = {**{name: AVRO_TYPES[name] for name in SCHEMA.names}, "value_decoded": nested}
+        fields = [{"name": name, "type": type_} for name, type_ in types.items()]
+        with path.open("wb") as target:
+            fastavro.writer(target, {"type": "record", "name": "r", "fields": fields}, [one])
+    else:
+        path.write_bytes(json_line(one))
+    held: set[str] = set()
+
+    def noted(rows: Any, *rest: Any) -> Any:
+        rows = list(rows)
+        held.update(*rows)
+        return batches_of_rows(rows, *rest)
+
+    monkeypatch.setattr(module, "batches_of_rows", noted)
+
+    assert [batch.num_rows for batch in module.read_records(path, BATCH_BYTES)] == [1]
+    assert held <= set(SCHEMA.names)

@@ -27,7 +27,7 @@ from kafka_drain.kafka.cluster_changes import ClusterChanges
 from kafka_drain.kafka.cluster_state import Acl
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
-from kafka_drain.kafka.reaching import Reached
+from kafka_drain.kafka.reaching import AddressAnswer, Reached
 from kafka_drain.offsets import TopicPartition
 from tests.kafka_drain.fake_admin import FakeAdmin, FakeClient
 from tests.tables import each_of
@@ -575,3 +575,40 @@ def test_no_token_of_callback() -> None:
 
     assert isinstance(error, KafkaUnavailableError)
     assert "AWS credentials" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "the broker may want a login: set security.protocol to SASL_PLAINTEXT"),
+        (
+            {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"},
+            "PLAINTEXT sends no login: set security.protocol to SASL_PLAINTEXT",
+        ),
+        ({"security_protocol": "SSL"}, "want a login: set security.protocol to SASL_SSL"),
+    ],
+)
+def test_silence_without_login(
+    settings: dict[str, str], says: str, unreached: list[Reached]
+) -> None:
+    """A broker that tells everyone its versions, and nothing more, may want a login."""
+    unreached.append(Reached("k:1", AddressAnswer.ANSWERS))
+    admin = FakeAdmin(FakeClient(ANSWER, KafkaError._TRANSPORT), 0.01, **settings)
+
+    with pytest.raises(KafkaUnavailableError, match=says):
+        of_cluster(admin)
+
+
+def test_silence_of_advertised_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The brokers' addresses that Kafka gives, and that can't be reached from here, are told."""
+    answers = {"k:1": AddressAnswer.ANSWERS, "kafka:9092": AddressAnswer.UNKNOWN_HOST}
+    monkeypatch.setattr(
+        admin_module,
+        "reach",
+        lambda servers, *_: [Reached(one, answers[one]) for one in servers.split(",")],
+    )
+    admin = FakeAdmin(FakeClient(ANSWER, KafkaError._TRANSPORT), 0.01)
+    admin._brokers = ["kafka:9092"]
+
+    with pytest.raises(KafkaUnavailableError, match=r"kafka:9092 has .*advertised\.listeners"):
+        of_cluster(admin)

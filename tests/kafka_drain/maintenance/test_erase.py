@@ -1316,3 +1316,51 @@ def test_erasure_document_of_one_topic(made: MadeArchive) -> None:
     scope = erasure_document(made.archive, kafka, asked).scope
 
     assert {row.topic: row.ends for row in scope} == {"flights": {"0": 50}, "old": None}
+
+
+def test_erasure_document_new_topic(made: MadeArchive) -> None:
+    """A topic that no drain has read yet had records before the request too."""
+    new = TopicPartition("new", 0)
+    kafka: Any = FakeCluster(
+        {TP: Log(end=50), new: Log(end=5)}, topic_ids={"flights": "id-1", "new": "id-2"}
+    )
+    for source in ({"topics": ["flights", "new"]}, {"topic_pattern": "flights|new"}):
+        pipeline = Pipeline(name="made", archive=str(made.root), **source)  # type: ignore[arg-type]
+
+        scope = erasure_document(made.archive, kafka, REQUEST, pipeline).scope
+
+        assert {row.topic: row.ends for row in scope} == {"flights": {"0": 50}, "new": {"0": 5}}
+
+
+def test_run_erasure_follower_unfinished(
+    made: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a mirror's unfinished run may have sent isn't put together with what it has sent."""
+    closed = made.archive.snapshot().generations[0]
+    sent = [
+        ("m", {"generations": {str(closed.number): name}, "windows": []})
+        for name in closed.receipt_names()[:2]
+    ]
+    for module in (erasing, compacting):
+        monkeypatch.setattr(module, "followers", lambda _: sent)
+
+    assert len(erase(made.root)["windows"]) == 3
+    refuse_inexact(made.root, left())
+
+
+def test_sweep_reads_no_old_plans(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A night that finds nothing to erase reads no plan of a run that is over."""
+    erase(made.root)
+    note_republish(made, "t-1", made.files()[0].path)()
+    RepublishRun(made.root, "t-1").abandon(NOW)
+    monkeypatch.setattr(RepublishRun, "plan", lambda *_: pytest.fail("read"))
+
+    assert sweep(made.archive, pipeline_of(made.root), rewrite, free(made), run="t") == []
+
+
+def test_run_erasure_by_another(made: MadeArchive) -> None:
+    """Who asks for the same under another name is told so."""
+    erase(made.root)
+
+    with pytest.raises(ConfigError, match="was asked for by b, not by c"):
+        erase(made.root, ErasureRequest("r", "c", keys=GONE))

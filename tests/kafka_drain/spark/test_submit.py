@@ -225,6 +225,14 @@ def test_prepare_application_packages(prepare: Prepare) -> None:
     assert {"kafka_drain/spark/submit.py", "kafka_drain_spark/job.py"} <= sent.keys()
 
 
+def test_prepare_application_memory(prepare: Prepare) -> None:
+    """The heap's size counts by Spark's own name too, which spark-submit would overrule."""
+    found = prepare("local[2]", spark_conf={"spark.driver.memory": "4g"})
+
+    assert found.driver_memory == "4g"
+    assert "spark.driver.memory" not in found.conf
+
+
 def test_prepare_application_on_this_machine(prepare: Prepare, tmp_path: Path) -> None:
     """The driver has this Python, and Java's classes in the archive, whose jars come first."""
     found = prepare("local[1]", spark_conf={"spark.driver.extraClassPath": "/k"})

@@ -519,3 +519,15 @@ def test_creation_options_s3(mode: Mode) -> None:
         "ObjectLockRetainUntilDate": END,
         "ChecksumAlgorithm": "CRC32",
     }
+
+
+def test_require_lockable_google_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not ask for the bucket is told which right that needs."""
+    root = archive()
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError("Forbidden")
+
+    monkeypatch.setattr(root.fs, "call", refuse)
+    with pytest.raises(ArchiveError, match=r"can't be asked.*Forbidden.*storage\.buckets\.get"):
+        require_lockable(root, WEAK)

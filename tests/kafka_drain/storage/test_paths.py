@@ -552,3 +552,21 @@ def test_require_conditions_untold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "version", untold)
 
     paths._require_conditions("s3")
+
+
+@pytest.mark.parametrize("at", ["stat", "entry"])
+def test_require_reachable_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    """A folder that this user may not enter, itself or one above it, is named."""
+    folder = UPath(tmp_path / "theirs")
+    folder.mkdir()
+
+    def refused(path: object, **_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    if at == "stat":
+        monkeypatch.setattr(type(folder), "stat", refused)
+    else:
+        monkeypatch.setattr(os, "stat", refused)
+
+    with pytest.raises(ArchiveError, match="theirs can't be opened: this user may not enter it"):
+        require_reachable(folder)

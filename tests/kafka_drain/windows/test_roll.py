@@ -581,6 +581,7 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
 
     assert (plan.voided, plan.to_repair) == (["repair_1"], False)
     assert "removes window repair_1" in plan.lines()[-1]
+    assert "a mirror that has sent it is refused" in plan.lines()[-1]
     assert archive.snapshot().windows == ()
     add_batch(archive.generation(3), 0, END, END + 8)
     for written in (1, 0):

@@ -16,6 +16,7 @@ from kafka_drain.config.options import described, flags_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.source_options import NOT_BOUNDED
 from kafka_drain.errors import ConfigError
+from kafka_drain.storage.object_retention import can_lock
 
 
 def add_keys(parser: argparse.ArgumentParser, *names: str, otherwise: str | None = None) -> None:
@@ -106,7 +107,8 @@ def _keys_of(archive: Archive) -> dict[str, Any]:
     keys |= {"name": document.pipeline, **document.source}
     if document.isolation_level != "read_committed":
         keys["source_options"] = {"kafka.isolation.level": document.isolation_level}
-    if document.immutability is not None:
+    # In a copy on a disk, nothing can be locked: what seals there says so.
+    if document.immutability is not None and can_lock(archive.root):
         keys["immutable_days"] = document.immutability.days
         keys["immutable_mode"] = document.immutability.mode
     if generation is not None:

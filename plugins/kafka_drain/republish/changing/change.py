@@ -15,7 +15,7 @@ import pyarrow as pa
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.data_files.rows import Headers, headers_of
 from kafka_drain.data_files.scalars import FALSE, binaries, number
-from kafka_drain.errors import ConfigError, SourceRecordError
+from kafka_drain.errors import ConfigError, MachineError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing import json_column
 from kafka_drain.republish.changing.avro_column import AvroColumn
@@ -220,11 +220,14 @@ class Changer:
 
     def _seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Remove the conditions that a batch meets from `unseen`; return the batch."""
-        self.unseen = {
-            text: has
-            for text, has in self.unseen.items()
-            if not pc.any(self._kept(batch, FilterColumns(has))).as_py()
-        }
+        for text, has in [*self.unseen.items()]:
+            try:
+                is_met = pc.any(self._kept(batch, FilterColumns(has))).as_py()
+            except (_RowError, MachineError):
+                # Of a record that another condition may leave out.
+                is_met = True
+            if is_met:
+                del self.unseen[text]
         return batch
 
     def _kept(self, batch: pa.RecordBatch, columns: FilterColumns) -> pa.BooleanArray:

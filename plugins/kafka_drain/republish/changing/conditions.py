@@ -56,7 +56,9 @@ class Filter:
     def of(cls, conditions: Iterable[Condition]) -> Filter:
         """Group conditions."""
         groups: dict[Any, list[Condition]] = {}
-        for number, condition in enumerate(conditions):
+        # Those of contents last: what others leave out isn't decoded, and may have no schema.
+        in_turn = sorted(conditions, key=lambda one: one.where.steps is not None)
+        for number, condition in enumerate(in_turn):
             is_choice = condition.expected is not None and not condition.is_negated
             groups.setdefault(condition.where if is_choice else number, []).append(condition)
         return cls([*groups.values()])

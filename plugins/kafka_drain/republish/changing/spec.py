@@ -57,7 +57,8 @@ class ChangeRequest:
         """Return the filter; None to keep all records."""
         if not self.filters:
             return None
-        return Filter.of(Condition.of(text) for text in self.filters)
+        # In the plan's order, so that sending decodes what planning has decoded.
+        return Filter.of(Condition.of(text) for text in sorted(self.filters))
 
     def replacements(self, key: bytes) -> list[tuple[Field, Replace]]:
         """Return the replacement of each field.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.planning.follow import follower_key, next_run
-from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
+from kafka_drain.republish.planning.runs import RepublishRun, follower_of, list_runs, run_key
 
 
 def unfinished_run(archive: Archive, name: str) -> RepublishRun:
@@ -23,7 +23,8 @@ def unfinished_run(archive: Archive, name: str) -> RepublishRun:
         ArchiveError: When the receipt of a mirror's last run was changed.
     """
     runs = {run.key: run for run in list_runs(archive.state)}
-    mirror = [key for key in runs if key.rpartition(".")[0] == follower_key(name)]
+    # Maintenance names a mirror by what the folders of its runs begin with.
+    mirror = [key for key in runs if follower_of(key) in (follower_key(name), name)]
     found = [runs[key] for key in (name, run_key(name), *mirror[-1:]) if key in runs]
     if not found:
         raise ConfigError(
@@ -32,7 +33,7 @@ def unfinished_run(archive: Archive, name: str) -> RepublishRun:
         )
     run = next((each for each in found if not each.has_ended), found[0])
     if run.has_ended and mirror:
-        return next_run(archive, follower_key(name))[0]
+        return next_run(archive, mirror[-1].rpartition(".")[0])[0]
     if run.has_ended:
         raise ConfigError(f"run {run.key} has finished and has a receipt; nothing to abandon")
     return run

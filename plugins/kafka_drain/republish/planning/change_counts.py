@@ -62,13 +62,18 @@ class Outcome:
 
 
 def count_outcomes(
-    root: UPath, files: Iterable[tuple[ShardFile, Mapping[TopicPartition, Rows]]], changer: Changer
+    root: UPath,
+    files: Iterable[tuple[ShardFile, Mapping[TopicPartition, Rows]]],
+    changer: Changer,
+    *,
+    follows: bool = False,
 ) -> dict[tuple[str, TopicPartition], Outcome]:
     """Apply a change to selected records. Reads them all, each file once.
 
     Args:
         files: Files, each with the rows that are selected, by partition.
         changer: The change.
+        follows: Whether the run is a mirror's.
 
     Raises:
         SourceRecordError: When a record can't be changed as asked, or Kafka's client can't send a
@@ -92,7 +97,9 @@ def count_outcomes(
                     result = changer.apply(wanted, tp, twice=True)
                     refused = offset_of_nul(result.batch)
                     if refused is not None:
-                        raise nul_error(tp, refused, "nothing was sent")
+                        raise nul_error(
+                            tp, refused, "nothing was sent", follows=follows, changes=True
+                        )
                     zeros = pc.equal(result.batch["timestamp"].cast("int64"), number(0))
                     oldest, newest = (
                         milliseconds(bound) if bound.is_valid else None

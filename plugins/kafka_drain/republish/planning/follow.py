@@ -118,7 +118,10 @@ def previous_binding(archive: Archive, follower: str, since: ThroughJson) -> Bin
 def has_sent(through: ThroughJson, receipt: Receipt) -> bool:
     """Return whether a follower that got as far as `through` has sent a segment's files."""
     if receipt.generation is None:
-        return receipt.window in through["windows"]
+        # One that has only replaced windows that were sent holds nothing else.
+        before = {owner_of(path).removeprefix("windows/") for path in receipt.replaces}
+        is_again = bool(before) and before.issubset(through["windows"])
+        return is_again or receipt.window in through["windows"]
     last = through["generations"].get(str(receipt.generation), "")
     return receipt.name <= last
 
@@ -361,17 +364,36 @@ def _removed(
         if key in skipped or snapshot.is_sealed(key):
             continue
         window = snapshot.folders.get(key)
-        if window is None or window.plan_bytes is None or not window.plan.topics:
+        topics = _topics_of(snapshot, window)
+        if window is None or not topics:
             raise ManifestInvalidError(
                 f"window {key}, which this follower has sent, was removed because its records are "
                 "drained again; they would be sent twice. Nothing was sent; follow with another "
                 "target topic"
             )
         for tp, ranges in window.plan.offsets().items():
-            partition = tp, window.plan.topics[tp.topic]
+            partition = tp, topics.get(tp.topic, "")
             elsewhere = without(ranges, held.get(partition, []))
             removed.setdefault(partition, []).extend(without(ranges, elsewhere))
     return removed
+
+
+def _topics_of(snapshot: Snapshot, window: SnapshotWindow | None) -> Mapping[str, str]:
+    """Return the topic ids of a removed window; a repair's are those of the windows it repaired.
+
+    None if they aren't known: a window's plan is gone, or a repair was one of a generation.
+    """
+    if window is None or window.plan_bytes is None:
+        return {}
+    if window.plan.topics:
+        return window.plan.topics
+    found: dict[str, str] = {}
+    for owner in sorted({*map(owner_of, window.plan.replaces)}):
+        before = _topics_of(snapshot, snapshot.folders.get(owner.removeprefix("windows/")))
+        if not before:
+            return {}
+        found |= before
+    return found
 
 
 def _of_topics(file: ArchiveFile, held: Mapping[Partition, list[OffsetRange]]) -> Ranges:

@@ -17,7 +17,7 @@ from kafka_drain.republish.planning.shards import ShardFile
 
 
 def nul_error(
-    source: TopicPartition, offset: int, said: str, *, follows: bool = False
+    source: TopicPartition, offset: int, said: str, *, follows: bool = False, changes: bool = False
 ) -> SourceRecordError:
     """Return the error for a record with a NUL in a header name.
 
@@ -25,11 +25,14 @@ def nul_error(
         source: The record's partition.
         said: The error's statement about records, such as "nothing was sent".
         follows: Whether the run is a mirror's, whose request can't change.
+        changes: Whether the run filters or changes records, for which Spark's sink isn't used.
     """
     way_out = (
         "Leave the record out (offsets), or send it with delivery at_least_once: Spark's Kafka "
         "sink keeps such names"
     )
+    if changes:
+        way_out = "Leave the record out (filter, offsets), or its header (--change and a function)"
     if follows:
         way_out = (
             "Start another mirror (--run-name; run_name in Airflow) into an empty topic, with "

@@ -517,7 +517,7 @@ def _changed(
         The parts with what is sent of them, what is planned, the number of timestamps that are 0,
         and notes for the user.
     """
-    outcomes = count_outcomes(snapshot.root, _by_file(parts), changer)
+    outcomes = count_outcomes(snapshot.root, _by_file(parts), changer, follows=follows)
     total = Outcome()
     left: dict[tuple[TopicPartition, str], _Part] = {}
     shards: list[ChangedShardJson] = []

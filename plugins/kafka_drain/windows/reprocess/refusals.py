@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import ArchiveError, DataLossError
+from kafka_drain.republish.planning.follow import followers, has_sent
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.storage.paths import quoted
 
 if TYPE_CHECKING:
@@ -43,6 +45,22 @@ def refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:
             f"the archive may be the only copy of {', '.join(gone[:5])}{' …' * (len(gone) > 5)}: "
             f"Kafka's earliest offset is later (topic:partition:start-end). {way_out}"
         )
+
+
+def refuse_half_sent(plan: ReprocessPlan) -> None:
+    """Refuse windows of whose segments a mirror has sent only some: it could never go on.
+
+    Raises:
+        ArchiveError: Names the mirror, and what to do.
+    """
+    for name, through in followers(plan.archive):
+        for group in plan.groups.values():
+            if len({has_sent(through, receipt) for receipt in group.receipts}) > 1:
+                raise ArchiveError(
+                    f"{plan.archive.root}: mirror {name} has sent only some of the segments, and "
+                    "could never go on. Let it run first, or end it with "
+                    f"{RepublishRun(plan.archive.root, name).abandoning}. Nothing was changed"
+                )
 
 
 def refuse_already_replaced(plan: ReprocessPlan, snapshot: Snapshot) -> None:

@@ -43,6 +43,7 @@ from kafka_drain.windows.reprocess.refusals import (
     abandoning,
     refuse_already_replaced,
     refuse_expired,
+    refuse_half_sent,
 )
 from kafka_drain.windows.reprocess.state import (
     ReprocessPlan,
@@ -111,6 +112,7 @@ def plan_reprocess(
     # A new look: another process may have rolled and sealed since the first one.
     now = archive.snapshot()
     plan = plan_from(now, pipeline, topic_ids, cut, offsets_per_group, last=last)
+    refuse_half_sent(plan)
     refuse_expired(plan, cluster)
     return plan
 

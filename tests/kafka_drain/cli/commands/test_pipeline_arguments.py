@@ -66,6 +66,7 @@ def test_pipeline_from_immutable(
             super().__init__(**{**keys, "archive": "s3://b/a"})
 
     monkeypatch.setattr(pipeline_arguments, "Pipeline", OnStore)
+    monkeypatch.setattr(pipeline_arguments, "can_lock", lambda root: True)
 
     found: Pipeline = pipeline_from(options)
 
@@ -215,3 +216,20 @@ def test_pipeline_from_order(flag: str, tmp_path: Path) -> None:
     with_line = {flag: of_line, **({"compression": None} if flag == "format" else {})}
     assert found(**file) == of_file
     assert found(**file, **with_line) == expected
+
+
+def test_pipeline_from_copy_on_a_disk(tmp_path: Path) -> None:
+    """Commands work on a disk's copy of an archive with locks."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.archive.create(
+        pipeline="made",
+        cluster_id="cluster-1",
+        topic_ids={"t": "id"},
+        source={"topics": ["t"]},
+        immutable=LOCKS,
+        known=made.archive.snapshot().document,
+    )
+
+    found = pipeline_from(argparse.Namespace(name="republish", archive=str(made.root)))
+
+    assert found.immutable is None

@@ -395,3 +395,18 @@ def test_differing_headers(only: str) -> None:
     found = module._differing(before, after)
 
     assert found.to_pylist() == [(a or []) != (b or []) for a, b in pairs]
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_apply_filter_order(is_turned: bool) -> None:
+    """Headers decide first, in the plan and when sending: contents may be of an unknown schema."""
+    rows = [
+        row(AVRO, headers=[("type", b"a")], offset=1),
+        row(b"\0\0\0\0\x09x", headers=[("type", b"b")], offset=2),
+    ]
+    filters = ("header:type=a", "$.home.city=X")
+    change = change_of(filters=filters[::-1] if is_turned else filters)
+    sent = replace(change, spec=ChangeSpec.from_dict(change.spec.to_dict()))
+
+    for each, twice in ((change, True), (sent, False)):
+        assert changed(rows, each, twice=twice)[1].dropped == 1

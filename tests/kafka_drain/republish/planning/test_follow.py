@@ -721,3 +721,26 @@ def test_follow_property(
     follow()
 
     assert Counter(sent) == Counter(range(sealed))
+
+
+def test_new_files_repaired_and_backfilled_again(made: MadeArchive) -> None:
+    """A forced backfill of what was sent and repaired since holds nothing new."""
+    [file] = backfill(made, HOUR, 3)
+    mended = made.seal_window("repair_1", {T1: dense(0, 3)}, [file.path], kind="repair")
+    since = through_now(made.archive.snapshot())
+    backfill(made, f"{HOUR}_2", 3, mended)
+    for key in (HOUR, "repair_1"):
+        remove_receipt(made, key)
+
+    assert new(made, since) == []
+
+
+def test_has_sent_backfilled_again(made: MadeArchive) -> None:
+    """A window in place of those that were sent holds what was sent."""
+    first = backfill(made, HOUR, 3)
+    through = through_now(made.archive.snapshot())
+    backfill(made, f"{HOUR}_2", 3, first)
+    remove_receipt(made, HOUR)
+
+    [again] = made.archive.snapshot().fold.windows
+    assert has_sent(through, again.receipt)

@@ -168,6 +168,7 @@ def test_unended_run(tmp_path: Path) -> None:
     RepublishRun(archive.root, keys[1]).write_receipt(receipt_of(key=keys[1]))
 
     assert unfinished_run(archive, "m").key == keys[2]
+    assert unfinished_run(archive, follower_key("m")).key == keys[2]
     assert unfinished_run(archive, "a b").key == keys[0]
     assert unfinished_run(archive, keys[0]).key == keys[0]
     with pytest.raises(ConfigError, match="has finished and has a receipt"):
@@ -198,6 +199,8 @@ def test_abandon_mirror_at_rest(tmp_path: Path) -> None:
     given_up, since = next_run(archive, follower_key("m"))
     assert (given_up.is_abandoned, since) == (True, through)
     assert given_up.plan() is None
+    # As maintenance names it.
+    assert unfinished_run(archive, follower_key("m")) == given_up
     # Repeated, it changes nothing.
     assert main(["republish", str(archive.root), "--abandon", "m", "--apply"]) == 0
     assert next_run(archive, follower_key("m"))[0] == given_up

@@ -17,7 +17,8 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.republish.planning.follow import new_files, through_now
+from kafka_drain.republish.planning.follow import follower_key, new_files, through_now
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease
@@ -50,6 +51,7 @@ from tests.kafka_drain.golden import (
     write_rows,
 )
 from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive
+from tests.kafka_drain.republish.receipts import receipt_of
 
 CUT = Cut(batch=(1, 13))
 
@@ -578,3 +580,13 @@ def test_open_reprocess_rolled_meanwhile(archive: Archive, pipeline: Pipeline) -
 
     newest = archive.snapshot().generations[-1].document
     assert (newest.format, newest.partition_by) == ("orc", ["topic"])
+
+
+def test_plan_reprocess_half_sent(archive: Archive, pipeline: Pipeline) -> None:
+    """Segments of which a mirror has sent only some aren't put together: it could never go on."""
+    [first, *_] = archive.snapshot().generations[0].receipt_names()
+    run = RepublishRun(archive.root, f"{follower_key('m')}.000001")
+    run.write_receipt(receipt_of(key=run.key, through={"generations": {"1": first}, "windows": []}))
+
+    with pytest.raises(ArchiveError, match=rf"mirror {follower_key('m')} has sent only some"):
+        plan_reprocess(pipeline, golden_cluster(), Cut(batch=(1, 0)))
