@@ -33,6 +33,9 @@ _NAME, LONGEST_NAME = re.compile(r"[a-zA-Z0-9._-]+"), 249
 
 _LIMIT, _CODEC, _TYPE = "max.message.bytes", "compression.type", "message.timestamp.type"
 _BYTES = "retention.bytes"
+#: The time that a compacted topic keeps records without a value, and what lasts until they are
+#: verified: Kafka's default, a day.
+_TOMBSTONES, TOMBSTONE_MS = "delete.retention.ms", 24 * 60 * 60 * 1000
 #: A batch must fit into a segment, too; Kafka answers a larger one so that clients try again.
 _SEGMENT = "segment.bytes"
 
@@ -183,6 +186,12 @@ def _losses(
             f"WARNING Kafka compacts topic {topic.name} (cleanup.policy={policy}), and not its "
             "source, as far as the archive knows: of each key, it will keep the newest record"
         )
+    if "compact" in policy and int(kept := config.get(_TOMBSTONES, TOMBSTONE_MS)) < TOMBSTONE_MS:
+        notes.append(
+            f"WARNING topic {topic.name} has {_TOMBSTONES}={kept}: records without a value that "
+            "Kafka deletes before they are verified count as lost; "
+            f"{topic.how(_TOMBSTONES, str(TOMBSTONE_MS))}"
+        )
     if "delete" in policy and int(size := config.get(_BYTES, KEEPING[_BYTES])) >= 0:
         notes.append(
             f"WARNING topic {topic.name} has {_BYTES}={size}: Kafka deletes the oldest records of "
@@ -300,6 +309,10 @@ def _for_restored(
     deletes = "delete" in config.get("cleanup.policy", "delete")
     if age is not None and deletes and 0 <= retention < age:
         wider["retention.ms"] = KEEPING["retention.ms"]
+    if "compact" in config.get("cleanup.policy", ""):
+        of_broker = inherited.get(f"log.cleaner.{_TOMBSTONES}", TOMBSTONE_MS)
+        if int(config.get(_TOMBSTONES, of_broker)) < TOMBSTONE_MS:
+            wider[_TOMBSTONES] = str(TOMBSTONE_MS)
     # Nobody knows how large the records are in Kafka.
     if deletes and int(config.get(_BYTES, inherited.get(f"log.{_BYTES}", KEEPING[_BYTES]))) >= 0:
         wider[_BYTES] = KEEPING[_BYTES]

@@ -94,6 +94,26 @@ def test_plan_targets_compacted(
     assert said == [True] * is_said
 
 
+@pytest.mark.parametrize(
+    ("policy", "kept", "is_said"),
+    [
+        ("compact", "1000", True),
+        ("delete,compact", "86399999", True),
+        ("compact", "86400000", False),
+        ("delete", "1000", False),
+    ],
+)
+def test_plan_targets_short_tombstones(
+    made: MadeArchive, policy: str, kept: str, is_said: bool
+) -> None:
+    """A target that soon deletes records without a value is named, with the way."""
+    _, notes = look(made, cluster_of(cleanup_policy=policy, delete_retention_ms=kept))
+
+    found = [note for note in notes if "delete.retention.ms" in note]
+    assert bool(found) is is_said
+    assert all("--add-config delete.retention.ms=86400000" in note for note in found)
+
+
 def test_plan_targets_limited_by_size(made: MadeArchive) -> None:
     """A target that deletes by size may do so while records arrive: that is said, with the way."""
     _, notes = look(made, cluster_of(retention_bytes="5"))
@@ -499,6 +519,10 @@ def test_create_targets_more_partitions(made: MadeArchive) -> None:
         (
             {"retention.bytes": "1000", "cleanup.policy": "compact"},
             {"retention.bytes": "1000", "cleanup.policy": "compact"},
+        ),
+        (
+            {"delete.retention.ms": "1000", "cleanup.policy": "compact"},
+            {"delete.retention.ms": "86400000", "cleanup.policy": "compact"},
         ),
         ({"retention.ms": "1000"}, {"retention.ms": "-1"}),
         ({"retention.ms": "-1"}, {"retention.ms": "-1"}),
