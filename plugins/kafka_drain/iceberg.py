@@ -320,8 +320,9 @@ def _footer(io: FileIO, item: tuple[str, ArchiveFile]) -> pq.FileMetaData:
             f"{place} is sealed but missing; run again if maintenance was running, otherwise run "
             f"`kafka-drain validate {quoted(file.owner.root)}`"
         ) from error
-    except (DataFileError, pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
+    except (DataFileError, pa.ArrowInvalid, OSError) as error:
+        # Arrow's errors of a footer have no number, as those of a store that doesn't answer.
+        if isinstance(error, OSError) and (error.errno is not None or "thrift" not in str(error)):
             raise
         raise ManifestInvalidError(
             f"{place}: {error}; run `kafka-drain validate {quoted(file.owner.root)} --deep`"

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import gzip
 import hashlib
 import json
 import os
@@ -300,7 +299,7 @@ def json_row(line: bytes) -> Doc:
 
 def read_rows(path: str, kind: str) -> tuple[Iterable[Doc], bool]:
     """Return a file's rows, and whether it is encrypted: reading all columns could crash then."""
-    stream = {".gz": gzip.open, "bz2": import_module("bz2").open}.get(path[-3:], open)(path, "rb")
+    stream = import_module({".gz": "gzip", "bz2": "bz2"}.get(path[-3:], "io")).open(path, "rb")
     if path.endswith(".deflate"):
         stream = import_module("zlib").decompress(stream.read()).splitlines()
     if kind == "json":
@@ -310,7 +309,7 @@ def read_rows(path: str, kind: str) -> tuple[Iterable[Doc], bool]:
         avro.LOGICAL_READERS.clear()  # years beyond 9999, in decoded columns too
         return avro.reader(stream), False
     if kind == "orc":
-        file = import_module("pyarrow.dataset").OrcFileFormat().make_fragment(path)
+        file = import_module("pyarrow.dataset").OrcFileFormat().make_fragment(stream)
         names, hidden = {*COLUMNS, "timestampMillis"} & set(file.physical_schema.names), False
         names -= {"timestamp"} if "timestampMillis" in names else set()
         batches = file.to_batches(columns=sorted(names), batch_size=64, batch_readahead=0)

@@ -520,3 +520,16 @@ def test_footer_torn(tmp_path: Path) -> None:
 
     with pytest.raises(ManifestInvalidError, match=r"part-0\.parquet: .*--deep"):
         _footer(PyArrowFileIO(), (f"file://{path}", file))
+
+
+def test_footer_store_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that doesn't answer says nothing about a file."""
+    [file, *_] = archive_files(sealed_copy(tmp_path / "archive").snapshot())
+
+    def silent(*_: Any) -> Any:
+        raise OSError("When reading information: AWS Error NETWORK_CONNECTION")
+
+    monkeypatch.setattr(PyArrowFileIO, "new_input", silent)
+
+    with pytest.raises(OSError, match="NETWORK_CONNECTION"):
+        _footer(PyArrowFileIO(), ("s3://b/part-0.parquet", file))

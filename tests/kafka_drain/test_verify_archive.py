@@ -20,6 +20,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from kafka_drain import verify_archive
 from kafka_drain.archive.archive import Archive
@@ -314,3 +315,30 @@ def test_verifier_contents_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for segment in verifier.segments:
         verifier.check_receipt(segment)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_verifier_orc(tmp_path: Path) -> None:
+    """ORC is read in batches."""
+    path = tmp_path / "data" / "topic=t" / "part-0.orc"
+    path.parent.mkdir(parents=True)
+    same = pa.array([0], pa.int32())
+    columns = {"partition": same, "offset": pa.array([7]), "timestampType": same}
+    orc.write_table(pa.table({**columns, "timestampMillis": pa.array([5])}), str(path))
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    part = verify_archive.examine(str(path), "orc", sha256)["parts"]["t", 0]
+
+    assert (part["runs"], part["times"]) == ([(7, 8)], [5, 5])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_verifier_without_bz2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What isn't packed with bzip2 doesn't need it."""
+    monkeypatch.setitem(sys.modules, "bz2", None)
+    path = tmp_path / "part-0.json"
+    path.write_bytes(b"")
+
+    rows, _ = verify_archive.read_rows(str(path), "json")
+
+    assert list(rows) == []

@@ -360,10 +360,11 @@ def _check_folder(root: UPath) -> None:
             f"{root} can't be created: {existing} is a file, not a folder; choose another archive"
         )
     if not os.access(str(existing), os.W_OK | os.X_OK):
+        command = "chown -R" if root.exists() else "install -d -o"
         raise ArchiveError(
-            f"{root} can't be written: this user has no write permission for {existing}; "
-            f"create it for this user (as root, `install -d -o {os.geteuid()} {quoted(root)}`), "
-            "or choose another archive"
+            f"{root} can't be written: this user has no write permission for {existing}; give it "
+            f"to this user (as root, `{command} {os.geteuid()} {quoted(root)}`), or choose another "
+            "archive"
         )
     archive = Archive(root)
     if not root.exists() or archive.exists or archive.has_lost_document:

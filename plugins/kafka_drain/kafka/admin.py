@@ -314,8 +314,8 @@ class Admin:
             if not silent:
                 return why, what
             return ", ".join(map(str, silent)), (
-                "Kafka gives these as its brokers' addresses: make them reachable from here, or "
-                "correct advertised.listeners of the brokers"
+                "Kafka gives these as its brokers' addresses: check that these brokers are "
+                "running and reachable from here; if they are, correct their advertised.listeners"
             )
         if protocol.startswith("sasl_"):
             return why, what
@@ -323,6 +323,8 @@ class Admin:
         # without a login.
         with_login = "SASL_SSL" if protocol == "ssl" else "SASL_PLAINTEXT"
         lacks = "the broker may want a login"
+        if protocol == "ssl":
+            lacks = "the broker may want ssl.certificate.location, or a login"
         if self.config.login is not Login.NONE:
             lacks = f"security.protocol {protocol.upper()} sends no login"
         return why, f"{lacks}: set security.protocol to {with_login}, and sasl.mechanism; or {what}"

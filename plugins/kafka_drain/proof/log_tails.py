@@ -348,8 +348,7 @@ def compare_with_logs(
     first: Offsets,
     end: Offsets,
     unsealed: Sequence[SinkFile] = (),
-    *,
-    is_older: bool = False,
+    older: Mapping[TopicPartition, SeenRecord] | None = None,
 ) -> Comparison:
     """Compare archived records with Kafka's at the same offsets.
 
@@ -360,8 +359,8 @@ def compare_with_logs(
         first: The first offset that Kafka has, by partition.
         end: The high watermark, by partition.
         unsealed: Files of the open generation that may have some of the records.
-        is_older: Whether newer ones are compared as well: then nothing stands in for a record that
-            may have been compacted, and one that Kafka can't read isn't known.
+        older: What Kafka has at these offsets, if newer records are compared as well: then nothing
+            stands in for a record that may have been compacted.
 
     Raises:
         AuthorizationError: When an ACL on a topic is missing.
@@ -369,12 +368,7 @@ def compare_with_logs(
     """
     there = {tp: tail for tp, tail in tails.items() if tp in first and tp in end}
     asked = {tp: tail.offset for tp, tail in there.items() if first[tp] <= tail.offset < end[tp]}
-    if is_older:
-        seen, unreadable = _readable(partial(cluster.single_records, ends=end), asked)
-        there = {tp: tail for tp, tail in there.items() if tp not in unreadable}
-        asked = {tp: at for tp, at in asked.items() if tp not in unreadable}
-    else:
-        seen = cluster.single_records(asked, ends=end)
+    seen = cluster.single_records(asked, ends=end) if older is None else older
     missing = {tp: at for tp, at in asked.items() if tp not in seen or seen[tp].offset != at}
     if missing:
         # Records may have expired in the meantime.
@@ -384,7 +378,7 @@ def compare_with_logs(
     spans = {
         tp: OffsetRange(max(first[tp], at - SEARCHED), at)
         for tp, at in missing.items()
-        if tp in compacted and not is_older
+        if tp in compacted and older is None
     }
     before = newest_records_in(cluster, spans)
     hashes = {
@@ -429,12 +423,24 @@ def compare_batches(
         KafkaUnavailableError: When Kafka doesn't respond.
     """
     last = {tp: number for number, tails in enumerate(batches) for tp in tails}
+    older = [
+        {tp: tail for tp, tail in tails.items() if last[tp] > number}
+        for number, tails in enumerate(batches)
+    ]
+    asked = [
+        {
+            tp: tail.offset
+            for tp, tail in tails.items()
+            if first.get(tp, sys.maxsize) <= tail.offset < end.get(tp, 0)
+        }
+        for tails in older
+    ]
     found = []
-    for number, tails in enumerate(batches):
-        older = {tp: tail for tp, tail in tails.items() if last[tp] > number}
+    for number, (seen, damaged) in enumerate(_read_each(cluster, asked, end)):
+        tails = {tp: tail for tp, tail in older[number].items() if tp not in damaged}
         compared = Comparison()
-        if older:
-            compared = compare_with_logs(snapshot, cluster, older, first, end, is_older=True)
+        if tails:
+            compared = compare_with_logs(snapshot, cluster, tails, first, end, older=seen)
         own = {tp: why for tp, why in newest.rewritten.items() if last.get(tp) == number}
         found.append(replace(compared, rewritten={**compared.rewritten, **own}))
     return found
@@ -504,6 +510,18 @@ def _records_at_gaps(
             elif gap or at < starts.get(tp, 0):
                 left[tp] = gap.range.end if gap else starts[tp]
     return found
+
+
+def _read_each(
+    cluster: KafkaCluster, places: Sequence[Offsets], ends: Offsets
+) -> list[tuple[Mapping[TopicPartition, SeenRecord], set[TopicPartition]]]:
+    """Read a record of each partition in each of some places, as `_readable` does."""
+    if not any(places):
+        return [({}, set()) for _ in places]
+    try:
+        return [(seen, set()) for seen in cluster.records_at(places, ends)]
+    except SourceRecordError:
+        return [_readable(partial(cluster.single_records, ends=ends), each) for each in places]
 
 
 def _readable(

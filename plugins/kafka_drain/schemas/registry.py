@@ -340,7 +340,8 @@ def _of_tls(url: str, error: Exception) -> str:
     said = str(error).upper()
     if "WRONG_VERSION_NUMBER" in said or "RECORD_LAYER_FAILURE" in said:
         return f"the Schema Registry {url} doesn't speak TLS; write http:// in its connection's url"
-    if "ALERT" in said:
+    # The text has the URL too, which may say anything.
+    if "ALERT" in said and "VERIFY_FAILED" not in said:
         return (
             f"the Schema Registry {url} refuses this client in TLS ({error}); set "
             "ssl.certificate.location and ssl.key.location in its connection"

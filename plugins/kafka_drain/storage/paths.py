@@ -382,7 +382,8 @@ def require_reachable(root: UPath) -> None:
 def _require_open(folder: UPath) -> None:
     try:
         folder.stat()
-        os.stat(str(folder / "."))
+        # Not by `/`, which leaves the dot out.
+        os.stat(f"{folder}/.")
     except PermissionError as error:
         raise ArchiveError(
             f"{folder} can't be opened: this user may not enter it, or a folder above it; allow "

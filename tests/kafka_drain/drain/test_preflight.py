@@ -1174,3 +1174,12 @@ def test_preflight_listed_expired(folder: Path) -> None:
     assert (plan.warnings, plan.skipped) == ([], {})
     with pytest.raises(DataLossError, match=r"a-0 \[28, 29\)"):
         preflight(pipeline_to(folder), cluster_of(first=29))
+
+
+def test_preflight_not_writable_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is there already is given to this user with all that is in it."""
+    folder.mkdir()
+    monkeypatch.setattr("os.access", lambda path, mode, **_: False)
+
+    with pytest.raises(ArchiveError, match=rf"`chown -R \d+ {folder}`"):
+        preflight(pipeline_to(folder), cluster_of())  # type: ignore[arg-type]

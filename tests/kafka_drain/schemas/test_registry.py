@@ -279,6 +279,14 @@ def test_registry_access(
         (requests.exceptions.SSLError("self-signed"), ConfigError, "self-signed.*ssl.ca.location"),
         (requests.exceptions.SSLError("[SSL: WRONG_VERSION_NUMBER]"), ConfigError, "write http://"),
         (
+            requests.exceptions.SSLError(
+                "url: /subjects/alerts-value/versions (Caused by SSLError(SSLCertVerificationError("
+                "1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed')))"
+            ),
+            ConfigError,
+            "isn't trusted.*set ssl.ca.location",
+        ),
+        (
             requests.exceptions.SSLError("sslv3 alert handshake failure"),
             ConfigError,
             "refuses this client .*set ssl.certificate.location",

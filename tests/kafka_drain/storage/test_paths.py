@@ -554,19 +554,20 @@ def test_require_conditions_untold(monkeypatch: pytest.MonkeyPatch) -> None:
     paths._require_conditions("s3")
 
 
-@pytest.mark.parametrize("at", ["stat", "entry"])
-def test_require_reachable_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    """A folder that this user may not enter, itself or one above it, is named."""
-    folder = UPath(tmp_path / "theirs")
+@pytest.mark.parametrize("end", ["theirs", "theirs/."])
+def test_require_reachable_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """A folder that this user may not see, or sees from above and may not enter, is named."""
+    folder, known = UPath(tmp_path / "theirs"), os.stat
     folder.mkdir()
 
-    def refused(path: object, **_: object) -> None:
-        raise PermissionError(13, "Permission denied")
+    def refused(path: Any, **more: Any) -> Any:
+        if str(path).endswith(end):
+            raise PermissionError(13, "Permission denied")
+        return known(path, **more)
 
-    if at == "stat":
-        monkeypatch.setattr(type(folder), "stat", refused)
-    else:
-        monkeypatch.setattr(os, "stat", refused)
+    monkeypatch.setattr(os, "stat", refused)
 
     with pytest.raises(ArchiveError, match="theirs can't be opened: this user may not enter it"):
         require_reachable(folder)

@@ -295,6 +295,7 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
             receipt = generation.read_receipt(name)
             found += files_of_receipt(generation, receipt, generation.document.format)
     sent = _sent_files(snapshot, since, before.receipts, new.replaced)
+    removed = _removed(snapshot, since, new)
     for window in _replacing_last(new.windows):
         files = files_of_windows([window])
         sent_before = [sent[path] for path in window.receipt.replaces if path in sent]
@@ -302,12 +303,13 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
             unsent = _unsent_superseding(window, files, sent_before)
         else:
             unsent = list(_unsent(files, _ranges(sent_before)))
+            # What a removed window had was sent from it.
+            unsent = [f for one in unsent for f in _unsent([one], _of_topics(one, removed))]
         found += unsent
         # What another window has replaced again counts as sent if this one's records do.
         sent |= {file.path: file for file in window.receipt.files}
         for file in unsent:
             del sent[file.path]
-    removed = _removed(snapshot, since, new)
     return [
         file for live in fold.live(found) for file in _unsent([live], _of_topics(live, removed))
     ]

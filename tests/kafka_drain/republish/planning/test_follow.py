@@ -744,3 +744,17 @@ def test_has_sent_backfilled_again(made: MadeArchive) -> None:
 
     [again] = made.archive.snapshot().fold.windows
     assert has_sent(through, again.receipt)
+
+
+def test_new_files_backfilled_again_and_compacted(made: MadeArchive) -> None:
+    """A compaction may put a forced backfill together with windows that were sent."""
+    later = "20260101T010000Z_20260101T020000Z"
+    first = backfill(made, HOUR, 3)
+    other = made.seal_window(later, {T0: dense(0, 3)}, kind="backfill", topics={"t": "1"})
+    since = through_now(made.archive.snapshot())
+    again = backfill(made, f"{HOUR}_2", 3, first)
+    remove_receipt(made, HOUR)
+    rows = {T0: dense(0, 3), T1: dense(0, 3)}
+    made.seal_window("compact_1", rows, paths_of([*other, *again]), kind="compact")
+
+    assert new(made, since) == []
