@@ -527,7 +527,8 @@ class Verifier:
             elif path not in settings and digest != "removed":
                 self.must(path, False, "this program can't check what the journal names", "unknown")
         own = [self.archive.get("isolation_level", "read_committed"), self.archive.get("retention")]
-        own += [self.archive["immutable"]] if self.archive.get("immutable") is not None else []
+        copy = self.load("copies/archive.json", "archive", "warnings") or {}
+        own += [one for one in [self.archive.get("immutable") or copy.get("immutable")] if one]
         fits = not settings or f"settings/{canonical_hash(own)}" in settings
         self.must("archive.json", fits, "no drain has used its settings")
         erasures = [f"erasures/{n}" for n in self.names("erasures", r"[0-9]+(\.lifted)?\.json")]
