@@ -319,7 +319,7 @@ def read_rows(path: str, kind: str) -> tuple[Iterable[Doc], bool]:
         hidden = b'"masterKeyID"' in stream.read()
         file = import_module("pyarrow.parquet").ParquetFile(path, coerce_int96_timestamp_unit="us")
         names = set(COLUMNS[2:7] if hidden else COLUMNS) & set(file.schema_arrow.names)
-        batches = file.iter_batches(64, columns=sorted(names), use_threads=False)
+        batches = file.iter_batches(256, columns=sorted(names), use_threads=False)
     return (row for batch in batches for row in arrow_rows(batch)), hidden
 
 
