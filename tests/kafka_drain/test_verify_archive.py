@@ -342,3 +342,23 @@ def test_verifier_without_bz2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     rows, _ = verify_archive.read_rows(str(path), "json")
 
     assert list(rows) == []
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_verifier_copy_without_locks(copy: Path, *, is_kept: bool) -> None:
+    """A copy on a disk locks nothing: what drains have used is in the copy of archive.json."""
+    locks = {"mode": "compliance", "days": 30}
+    document = json.loads((copy / "archive.json").read_text())
+    settings = verify_archive.canonical_hash(["read_committed", None, locks])
+    if is_kept:
+        (copy / "copies").mkdir(exist_ok=True)
+        (copy / "copies" / "archive.json").write_text(json.dumps(document | {"immutable": locks}))
+    verifier = verify_archive.Verifier(str(copy), deep=False)
+    verifier.read()
+    verifier.archive |= {"immutable": None}
+    verifier.documents = {f"settings/{settings}": "accepted"}
+
+    verifier.check_journal()
+
+    found = {what for _, _, what in verifier.found}
+    assert ("no drain has used its settings" in found) is not is_kept

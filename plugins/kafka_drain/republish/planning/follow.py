@@ -383,7 +383,7 @@ def _removed(
 def _topics_of(snapshot: Snapshot, window: SnapshotWindow | None) -> Mapping[str, str]:
     """Return the topic ids of a removed window; a repair's are those of the windows it repaired.
 
-    None if they aren't known: a window's plan is gone, or a repair was one of a generation.
+    Empty if they aren't known: a window's plan is gone, or a repair was one of a generation.
     """
     if window is None or window.plan_bytes is None:
         return {}
