@@ -362,3 +362,57 @@ def test_verifier_copy_without_locks(copy: Path, *, is_kept: bool) -> None:
 
     found = {what for _, _, what in verifier.found}
     assert ("no drain has used its settings" in found) is not is_kept
+
+
+def test_verifier_left_to_nobody(tmp_path: Path) -> None:
+    """A window that leaves the offsets to others doesn't hold them."""
+    row: Any = {"topic": "t", "partition": 0, "start": 0, "end": 10, "gaps": {"window": [[5, 8]]}}
+    row["so_far"] = {"start": 0, "records": 7, "gaps": {"window": 3}}
+    doc = {"topics": {"t": "i"}, "partitions": [row], "files": [], "replaces": []}
+    old, new = (verify_archive.Segment(at, at, doc) for at in ("generations/0001", "windows/c"))
+    verifier = verify_archive.Verifier(str(tmp_path), deep=False)
+    verifier.archive = {"topics": {}}
+    verifier.generations = [verify_archive.Generation(old.place, {}, [old])]
+    verifier.windows = {new.place: new}
+    verifier.covered["t", "i", 0] = [(0, 10)]
+
+    verifier.check_offsets()
+
+    assert any("nothing covers 5-7" in what for _, _, what in verifier.found)
+
+
+def test_verifier_time_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time that pyarrow can't hold is no damage."""
+
+    class Far:
+        def submit(self, *_: Any) -> Any:
+            raise pa.ArrowInvalid("out of range for nanosecond")
+
+    monkeypatch.setattr(verify_archive.Reader, "pool", Far())
+
+    assert [*verify_archive.Reader.ask("f", "orc", "0")] == ["unread"]
+
+
+def test_verifier_older_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with an older moment is a warning."""
+    verifier = verify_archive.Verifier(str(tmp_path), deep=False)
+    verifier.archive = {"cluster_id": "c"}
+    docs: Any = {1: {"settings": "0" * 64, "sha256": "a"}, 2: {"settings": None, "sha256": "b"}}
+    monkeypatch.setattr(verifier, "read_chain", lambda *_: (2, docs))
+
+    verifier.check_links("cluster", "cluster")
+
+    assert {level for level, *_ in verifier.found} == {"warnings"}
+
+
+def test_verifier_batches_missing_below_empty_generation(copy: Path) -> None:
+    """The open generation is the newest one that isn't empty."""
+    newest = max((copy / "generations").iterdir())
+    manifest = sorted((newest / "data" / "_spark_metadata").glob("[0-9]*"))[-1]
+    manifest.unlink()
+    (copy / "generations" / "0099").mkdir()
+    verifier = verify_archive.Verifier(str(copy), deep=False)
+
+    verifier.run()
+
+    assert "batches are missing in Spark's manifest" in {what for _, _, what in verifier.found}
