@@ -333,9 +333,8 @@ MISTAKES = (
     Mistake(
         "a reprocess takes files away that Kafka can't give back",
         "kafka_drain.windows.reprocess.run:plan_reprocess",
-        "plan = plan_from(now, pipeline, topic_ids, cut, offsets_per_group, last=last)\n"
-        "    refuse_expired(plan, cluster)",
-        "plan = plan_from(now, pipeline, topic_ids, cut, offsets_per_group, last=last)",
+        "refuse_half_sent(plan)\n    refuse_expired(plan, cluster)",
+        "refuse_half_sent(plan)",
     ),
     Mistake(
         "an erased record is counted, but kept",
