@@ -23,7 +23,7 @@ from kafka_drain.kafka.cluster import Topic
 from kafka_drain.kafka.identity import SeenRecord, counted_as
 from kafka_drain.kafka.single_records import RecordSample
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
-from kafka_drain.offsets import OffsetRange, Offsets, TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.submit import SparkApplication, prepare_application
 
 
@@ -155,12 +155,6 @@ class FakeCluster:
             rows = self.contents(tp, OffsetRange(max(span.start, self.logs[tp].first), end))
             found = [row for row in rows if row["offset"] in span]
             yield pa.RecordBatch.from_pylist(found, schema=SCHEMA)
-
-    def records_at(
-        self, places: Sequence[Offsets], ends: Offsets
-    ) -> list[dict[TopicPartition, SeenRecord]]:
-        """Kafka has these as `single_records` says."""
-        return [self.single_records(offsets, ends=ends) for offsets in places]
 
     def single_records(
         self,

@@ -51,7 +51,6 @@ from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import (
     RecordSample,
-    read_records_at,
     read_single_records,
     read_times,
     sample_records,
@@ -589,21 +588,6 @@ class KafkaCluster:
             AuthorizationError: When an ACL on a topic is missing.
         """
         return read_single_records(self.config, offsets, isolation_level, ends)
-
-    def records_at(
-        self, places: Sequence[Offsets], ends: Offsets
-    ) -> list[dict[TopicPartition, SeenRecord]]:
-        """Return the first record of each partition at or after an offset, of each of some places.
-
-        Args:
-            places: The offsets of each, as `single_records` takes them.
-            ends: As for `single_records`.
-
-        Raises:
-            AuthorizationError: When an ACL on a topic is missing.
-            SourceRecordError: When a batch is damaged in Kafka's log.
-        """
-        return read_records_at(self.config, places, ends)
 
     def times_from(
         self, offsets: Offsets, count: int, ends: Offsets

@@ -6,7 +6,7 @@ because a client unpacks all that it gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -77,22 +77,6 @@ def read_single_records(
     """
     found = messages(config, [offsets], 1, isolation_level, ends)
     return {tp: _seen(message) for tp, message in found}
-
-
-def read_records_at(
-    config: KafkaConfig, places: Sequence[Offsets], ends: Offsets
-) -> list[dict[TopicPartition, SeenRecord]]:
-    """Return what `read_single_records` does, of each of some places, by one client."""
-    found: list[dict[TopicPartition, SeenRecord]] = []
-
-    def each() -> Iterator[Offsets]:
-        for offsets in places:
-            found.append({})
-            yield offsets
-
-    for tp, message in messages(config, each(), 1, ends=ends):
-        found[-1][tp] = _seen(message)
-    return found
 
 
 def read_times(

@@ -436,7 +436,9 @@ def compare_batches(
         for tails in older
     ]
     found = []
-    for number, (seen, damaged) in enumerate(_read_each(cluster, asked, end)):
+    read = partial(cluster.single_records, ends=end)
+    for number, places in enumerate(asked):
+        seen, damaged = _readable(read, places) if places else ({}, set())
         tails = {tp: tail for tp, tail in older[number].items() if tp not in damaged}
         compared = Comparison()
         if tails:
@@ -510,18 +512,6 @@ def _records_at_gaps(
             elif gap or at < starts.get(tp, 0):
                 left[tp] = gap.range.end if gap else starts[tp]
     return found
-
-
-def _read_each(
-    cluster: KafkaCluster, places: Sequence[Offsets], ends: Offsets
-) -> list[tuple[Mapping[TopicPartition, SeenRecord], set[TopicPartition]]]:
-    """Read a record of each partition in each of some places, as `_readable` does."""
-    if not any(places):
-        return [({}, set()) for _ in places]
-    try:
-        return [(seen, set()) for seen in cluster.records_at(places, ends)]
-    except SourceRecordError:
-        return [_readable(partial(cluster.single_records, ends=ends), each) for each in places]
 
 
 def _readable(

@@ -16,7 +16,6 @@ from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.records import GROUP
 from kafka_drain.kafka.single_records import (
     RecordSample,
-    read_records_at,
     read_single_records,
     read_times,
     sample_records,
@@ -179,21 +178,6 @@ def test_read_single_records(reader: Callable[..., Reader]) -> None:
         }
         == made.settings
     )
-
-
-def test_read_records_at(reader: Callable[..., Reader]) -> None:
-    """One client reads all places, also those in which nothing is asked for, or found."""
-    made = reader(Message(0, 5), Message(0, 9, EOF), Message(0, 7), Message(1, 3))
-
-    found = read_records_at(CONFIG, [{T0: 5}, {}, {T0: 9}, {T0: 7, T1: 3}], {})
-
-    assert [{tp: seen.offset for tp, seen in each.items()} for each in found] == [
-        {T0: 5},
-        {},
-        {},
-        {T0: 7, T1: 3},
-    ]
-    assert (made.opened, made.closed) == (1, 1)
 
 
 @pytest.mark.parametrize(
