@@ -14,6 +14,20 @@ from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.golden import END, P1, add_batch, golden_cluster, in_kafka, note_batch
 
 
+def cluster_with_others(others: range) -> Any:
+    """The golden archive's Kafka, with other records at some offsets of a partition."""
+    cluster: Any = golden_cluster()
+
+    def rewritten(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        return [
+            row | {"value": b"another"} if tp == P1 and row["offset"] in others else row
+            for row in in_kafka(tp, span)
+        ]
+
+    cluster.contents = rewritten
+    return cluster
+
+
 @pytest.mark.parametrize(
     ("first", "is_found"), [(END - 1, True), (END, True), (49, True), (50, False)]
 )
@@ -58,14 +72,7 @@ def test_validate_read_after_rewritten(archive: Archive, others: range, *, is_se
     generation = archive.generation(1)
     note_batch(generation, 14, add_batch(generation, 14, END, 50), END, 50)
 
-    def rewritten(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
-        return [
-            row | {"value": b"another"} if tp == P1 and row["offset"] in others else row
-            for row in in_kafka(tp, span)
-        ]
-
-    cluster: Any = golden_cluster()
-    cluster.contents = rewritten
+    cluster = cluster_with_others(others)
 
     report = validate_archive(archive, cluster)
 
@@ -93,14 +100,7 @@ def test_validate_cut_between_unsealed_batches(
     note_batch(generation, 14, add_batch(generation, 14, END, 50), END, 50)
     note_batch(generation, 15, add_batch(generation, 15, 50, 60), 50, 60)
 
-    def rewritten(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
-        return [
-            row | {"value": b"another"} if tp == P1 and row["offset"] in others else row
-            for row in in_kafka(tp, span)
-        ]
-
-    cluster: Any = golden_cluster()
-    cluster.contents = rewritten
+    cluster = cluster_with_others(others)
 
     for receipts in (written, again):
         report = validate_archive(archive, cluster)
