@@ -55,6 +55,25 @@ def test_single_records_of_many_partitions(
     assert len(found[some].hashes) == 2
 
 
+def test_sample_records_of_one_partition(
+    cluster: KafkaCluster, make_topic: Any, bootstrap_servers: str
+) -> None:
+    """Places of one partition are read one after another, forth and back, without waiting."""
+    one = TopicPartition(make_topic(partitions=1), 0)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "batch.num.messages": 10})
+    for number in range(10_000):
+        producer.produce(one.topic, bytes(number % 100), partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    places = [*range(0, 10_000, 47), *range(9_999, 0, -53)]
+
+    began = time.monotonic()
+    found = cluster.sample_records([{one: place} for place in places])
+
+    assert [record.unpacked for record in found] == [place % 100 for place in places]
+    assert time.monotonic() - began < 20
+
+
 def test_single_records_committed(
     cluster: KafkaCluster, make_topic: Any, bootstrap_servers: str
 ) -> None:

@@ -137,10 +137,7 @@ def messages(
 def _first_of_each(
     consumer: Consumer, watch: FetchWatch, offsets: Offsets, count: int, ends: Offsets
 ) -> Iterator[tuple[TopicPartition, Any]]:
-    assigned = [KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()]
-    consumer.assign(assigned)
-    # A partition stays paused when it is assigned again.
-    consumer.resume(assigned)
+    consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()])
     left = dict.fromkeys(offsets, count)
     watch.begin()
     while left:
@@ -163,7 +160,9 @@ def _first_of_each(
             yield tp, message
         if error is not None or not left[tp]:
             del left[tp]
-            consumer.pause([KafkaTopicPartition(tp.topic, tp.partition)])
+            # Not paused: whoever resumes it once it is assigned again may wait for ever, because
+            # librdkafka then fetches from where it was before, and drops what comes.
+            consumer.incremental_unassign([KafkaTopicPartition(tp.topic, tp.partition)])
 
 
 #: The end of the partition, or an offset that was deleted since its bounds were asked for.

@@ -22,7 +22,7 @@ POLL_BYTES = 16 << 20
 
 #: Number of places to look at, and of those in a topic.
 PLACES, PLACES_OF_TOPIC = 256, 16
-#: Number of places in a partition. They are looked at one after another, each for 60 ms.
+#: Number of places in a partition, which are looked at one after another.
 PLACES_OF_PARTITION = 4
 
 

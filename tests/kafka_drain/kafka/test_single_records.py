@@ -105,7 +105,7 @@ class Reader:
         self._clock, self._messages = clock, list(messages)
         self.settings: dict[str, Any] = {}
         self.assigned: list[list[tuple[int, int]]] = []
-        self.paused, self.resumed = set[int](), set[int]()
+        self.unassigned: list[int] = []
         self.opened = self.closed = 0
 
     def __call__(self, settings: dict[str, Any]) -> Reader:
@@ -116,11 +116,8 @@ class Reader:
     def assign(self, partitions: list[Any]) -> None:
         self.assigned.append([(each.partition, each.offset) for each in partitions])
 
-    def resume(self, partitions: list[Any]) -> None:
-        self.resumed |= self.paused & {each.partition for each in partitions}
-
-    def pause(self, partitions: list[Any]) -> None:
-        self.paused |= {each.partition for each in partitions}
+    def incremental_unassign(self, partitions: list[Any]) -> None:
+        self.unassigned += [each.partition for each in partitions]
 
     def poll(self, seconds: float) -> Message | None:
         if not self._messages:
@@ -165,7 +162,7 @@ def test_read_single_records(reader: Callable[..., Reader]) -> None:
     hashes = (record_hash(*of_record), record_hash(*of_record, [("h", b"1")]))
     assert found[T0].hashes == {f"{value:016x}" for value in hashes}
     assert made.assigned == [[(0, 5), (1, 6)]]
-    assert (made.paused, made.closed) == ({0, 1}, 1)
+    assert (made.unassigned, made.closed) == ([1, 0], 1)
     assert (
         made.settings
         | {
@@ -255,7 +252,7 @@ def test_sample_records_of_many(
     # The value has five bytes, the header's name and value one each.
     assert found == [RecordSample(tp, 7) for tp in (T0, T1, T0)]
     assert made.assigned == [[(0, 5)], [(1, 5)], [(0, 9)]]
-    assert (made.resumed, made.opened, made.closed) == ({0}, 1, 1)
+    assert (made.unassigned, made.opened, made.closed) == ([0, 1, 0], 1, 1)
 
 
 @pytest.mark.parametrize("code", [KafkaError._BAD_MSG, KafkaError.UNKNOWN])
