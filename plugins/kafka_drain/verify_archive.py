@@ -1,12 +1,11 @@
 """Verify an archive of Kafka records independently of the software that wrote it.
 
 It follows the page "The archive's format". It needs pyarrow; fastavro for Avro, xxhash with --deep.
-Without --deep it checks what documents prove: seals, places, the chain of receipts, the journal,
-identities, figures of receipts, plans of windows and what they replace, accounting of compactions,
-erasures and deletions, overlaps and holes, cluster moments, schema seals, republish runs, copies;
-and that each live file is there in its sealed size, a Parquet file with as many rows as sealed.
-With --deep also each live file's SHA-256 and its records: offsets, counts, timestamps, order,
-fingerprints; that no offset is there twice, and none is missing.
+It checks what documents prove: seals, places, the chain of receipts, the journal, identities,
+figures of receipts, plans of windows and what they replace, accounting of compactions, erasures and
+deletions, overlaps and holes, cluster moments, schema seals, republish runs, copies; and that each
+live file is there in its sealed size, a Parquet file with as many rows as sealed.
+With --deep also each live file's SHA-256 and records: offsets, times, order, fingerprints.
 It doesn't check: signatures, witness, what Kafka held, encrypted columns, times of events, keys,
 unsealed batches and windows, `tail`, `nul_header_names`, `index_sha256`, kept schemas and notes.
 Exit codes: 0 all that must hold does; 1 damage, missing offsets or disagreement; 2 it couldn't be
@@ -58,22 +57,21 @@ JOURNALED = r"archive\.json|generations/[0-9]+/generation\.json|erasures/[0-9]+(
 JOURNALED += rf"|windows/{WINDOW}/(?:plan|receipt)\.json"
 
 # Shapes of documents and their parts, each key with its type. `?` marks a key that may be absent,
-# `~` a value that may be null, [] an array and {} an object with any keys; SIMPLE has the rest.
+# `~` one that may be null, [] an array, {} an object with any keys. SIMPLE: minima, patterns, types
 SHAPES_TEXT = """
-archive format_version:n pipeline:s cluster_id:s topics:{s} source:o retention?:~s
-    isolation_level?:read_committed|read_uncommitted immutable?:~o;
-generation format_version:n generation:n format:parquet|orc|avro|json topics?:{s}
-    starting_offsets:{{n}} partition_by:[topic|date|hour];
+archive format_version:n pipeline:s cluster_id:s topics:{s} source:o retention?:~s immutable?:~o
+    isolation_level?:read_committed|read_uncommitted; generation format_version:n generation:n
+    format:parquet|orc|avro|json topics?:{s} starting_offsets:{{n}} partition_by:[topic|date|hour];
 receipt format_version:n pipeline:s cluster_id:s topics:{s} generation:~n window:s first_batch:n
     last_batch:n previous:~h offsets:n records:n fingerprint:~f acknowledged:[accepted]
     replaces:[s] changed?:[accepted] provenance?:{s} journal?:n cluster?:head schemas?:head
     partitions:[row] files:[file] files_so_far:files sha256:h;
 row topic:s partition:n start:n end:n records:n first_offset:~n last_offset:~n first_timestamp:~i
-    last_timestamp:~i gaps:{[range]} kafka:~kafka so_far:so_far tail?:tail;
-so_far start:n records:n gaps:{n}; kafka earliest:n last_stable:n high_watermark:n;
-tail offset:n hash:~f leader_epoch:~n; file path:s bytes:n sha256:h contents:[content];
-content topic:s partition:n first_offset:n last_offset:n records:n first_timestamp:~i
-    last_timestamp:~i ascending:b; files files:n bytes:n digest:d;
+    last_timestamp:~i gaps:{[range]} kafka:~kafka so_far:so_far tail?:tail; tail offset:n hash:~f
+    leader_epoch:~n; so_far start:n records:n gaps:{n}; kafka earliest:n last_stable:n
+    high_watermark:n; files files:n bytes:n digest:d; file path:s bytes:n sha256:h
+    contents:[content]; content topic:s partition:n first_offset:n last_offset:n records:n
+    first_timestamp:~i last_timestamp:~i ascending:b;
 plan kind?:backfill|repair|reprocess|compact|retention|erase topics?:{s} erasures?:[carried]
     interval?:~pair hashes?:{h} replaced?:replaced ranges:[span] replaces:[s]
     format:parquet|orc|avro|json partition_by:[topic|date|hour]; held topic:s partition:n records:n;
@@ -87,7 +85,6 @@ erasure format_version:n request:s salt:h keys:[h] headers:[header] topics:[s] f
     scope:[reach] for_ever:b; header name:s hash:h; reach topic:s topic_id:s ends:~{n}
 """
 SHAPES = {s.split()[0]: dict(k.split(":") for k in s.split()[1:]) for s in SHAPES_TEXT.split(";")}
-# A number's lowest value, a text's pattern, or a type.
 SIMPLE: Doc = {"n": 0, "i": -(1 << 63), "b": bool, "o": dict, "s": "(?s).*", "h": "[0-9a-f]{64}"}
 SIMPLE |= {"d": "[0-9a-f]{32}", "f": "[0-9a-f]{16}", "name": NUMBERED, "accepted": ACCEPTED}
 SIMPLE |= {"noted": "[0-9a-f]{64}|removed|accepted", "p": 1}
@@ -197,8 +194,7 @@ def totals(files: list[Doc], before: Doc) -> Doc:
 def contents_of(files: Iterable[Doc]) -> Iterator[tuple[Part, Doc, Range]]:
     """Yield the contents of files by partition, with the range of their offsets."""
     for one in (one for file in files for one in file["contents"]):
-        span = one["first_offset"], one["last_offset"] + 1
-        yield (one["topic"], one["partition"]), one, span
+        yield (one["topic"], one["partition"]), one, (one["first_offset"], one["last_offset"] + 1)
 
 
 @dataclass
@@ -979,18 +975,22 @@ def tell(found: Doc) -> None:
 
 
 def main() -> int:
-    """Verify an archive, print what was found, and return the exit code."""
+    """Verify an archive, anew if it has grown meanwhile; print what was found; return the code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("archive", help="its folder")
     parser.add_argument("--deep", action="store_true", help="read all records")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args()
-    verifier = Verifier(asked.archive, asked.deep)
-    try:
-        verifier.run()
-    except Exception as error:  # a newer format, or what this program didn't foresee
-        verifier.must("archive", False, f"it couldn't be judged: {error!r}", "unknown")
-    found = verifier.report()
+    for _ in range(3):
+        verifier = Verifier(asked.archive, asked.deep)
+        entries = verifier.names("journal", NUMBERED)
+        try:
+            verifier.run()
+        except Exception as error:  # a newer format, or what this program didn't foresee
+            verifier.must("archive", False, f"it couldn't be judged: {error!r}", "unknown")
+        found = verifier.report()
+        if found["verdict"] == "complete" or entries == verifier.names("journal", NUMBERED):
+            break
     sys.stdout.reconfigure(errors="backslashreplace")
     print(json.dumps(found)) if asked.json else tell(found)
     return ["complete", "incomplete", "unknown"].index(found["verdict"])

@@ -28,6 +28,7 @@ from kafka_drain.data_files.reader import read_offsets
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.sealed_json import seal
+from tests.kafka_drain.golden import sealed_copy
 
 VERIFIER = Path(__file__).parents[2] / "plugins" / "kafka_drain" / "verify_archive.py"
 GOLDEN = Path(__file__).parents[1] / "data" / "archive_0_1"
@@ -416,3 +417,32 @@ def test_verifier_batches_missing_below_empty_generation(copy: Path) -> None:
     verifier.run()
 
     assert "batches are missing in Spark's manifest" in {what for _, _, what in verifier.found}
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_verifier_of_growing_archive(
+    tmp_path: Path,
+    grows: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is sealed between two of its reads is no damage; what contradicts for good is."""
+    root = Path(str(sealed_copy(tmp_path / "archive").root))
+    receipt = max(root.glob("generations/0001/receipts/*.json"))
+    entries = sorted((root / "journal").iterdir())
+    whole = {path: path.read_bytes() for path in (receipt, entries[-1])}
+    receipt.unlink()
+    if grows:
+        entries[-1].unlink()
+    read_journal = verify_archive.Verifier.read_journal
+
+    def seal_before(verifier: verify_archive.Verifier) -> None:
+        if grows:
+            for path, content in whole.items():
+                path.write_bytes(content)
+        read_journal(verifier)
+
+    monkeypatch.setattr(verify_archive.Verifier, "read_journal", seal_before)
+    monkeypatch.setattr(sys, "argv", ["verify", str(root)])
+
+    assert verify_archive.main() == (COMPLETE if grows else INCOMPLETE), capsys.readouterr().out
