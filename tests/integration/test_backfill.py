@@ -22,6 +22,7 @@ from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.windows.backfill import finish_backfill, open_backfill, refuse_incomplete
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
+from kafka_drain.windows.preview import preview_backfill
 from tests.brute_force import data_files, offsets_in_files, refuse_inexact
 from tests.faults.injection import wait_for
 
@@ -49,6 +50,17 @@ def at(hours: float) -> int:
 def record(hours: float) -> tuple[bytes, bytes, None, int]:
     """Return a record of a time of the day."""
     return b"k", f"{hours}".encode(), None, at(hours)
+
+
+def delete_before(servers: str, topic: str, offsets: dict[int, int]) -> None:
+    """Let Kafka delete what comes before an offset of each partition."""
+    from confluent_kafka import TopicPartition as KafkaTopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": servers})
+    gone = [KafkaTopicPartition(topic, *each) for each in offsets.items()]
+    for future in admin.delete_records(gone).values():
+        future.result(20)
 
 
 def late_pipeline(topic: str, archive: str) -> Pipeline:
@@ -222,14 +234,9 @@ def test_backfill_expired_refused(
     pipeline: Pipeline, backfill: Backfill, bootstrap_servers: str, cluster: KafkaCluster
 ) -> None:
     """Expired offsets that may be in the interval are named; if accepted, the rest is drained."""
-    from confluent_kafka import TopicPartition as KafkaTopicPartition
-    from confluent_kafka.admin import AdminClient
-
     assert pipeline.topics is not None
     topic = pipeline.topics[0]
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    gone = KafkaTopicPartition(topic, 1, 6)
-    admin.delete_records([gone])[gone].result(20)
+    delete_before(bootstrap_servers, topic, {1: 6})
 
     with pytest.raises(DataLossError, match=rf"no longer holds {topic}:1:0-6"):
         backfill(pipeline, hour(0, 4))
@@ -247,18 +254,12 @@ def test_backfill_expired_and_archived(
     pipeline: Pipeline, backfill: Backfill, bootstrap_servers: str, cluster: KafkaCluster
 ) -> None:
     """Records that Kafka has deleted but the archive holds are covered, and the receipt says so."""
-    from confluent_kafka import TopicPartition as KafkaTopicPartition
-    from confluent_kafka.admin import AdminClient
-
     assert pipeline.topics is not None
     topic = pipeline.topics[0]
     validate_archive(Archive.at(pipeline.archive), cluster)
     backfill(pipeline, hour(0, LATE))
     ends = cluster.latest([TopicPartition(topic, n) for n in range(2)], "read_committed")
-    gone = [KafkaTopicPartition(topic, tp.partition, end) for tp, end in ends.items()]
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.delete_records(gone).values():
-        future.result(20)
+    delete_before(bootstrap_servers, topic, {tp.partition: end for tp, end in ends.items()})
 
     early, late = backfill(pipeline, hour(3)), backfill(pipeline, hour(21))
 
@@ -407,3 +408,27 @@ def test_backfill_first_record_ahead(
 
     assert backfill(pipeline, hour(0)).left == 2
     assert offsets_in_files(Archive.at(archive_folder)) == {(0, 0): 1, (0, 1): 1}
+
+
+def test_preview(
+    pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster, bootstrap_servers: str
+) -> None:
+    """Each hour of the day is what drains, windows and Kafka have of it; nothing is changed."""
+    assert pipeline.topics is not None
+    [topic] = pipeline.topics
+    archive, day = Archive.at(pipeline.archive), [hour(number) for number in range(24)]
+
+    def strip() -> str:
+        found = preview_backfill(pipeline, cluster, day)
+        return "".join(one.state.mark for one in found.intervals)
+
+    # Of partition 0, a record that is ahead of its time lets the generation start in hour 3; of
+    # partition 1, there is nothing from hour 5 to 9.
+    assert strip() == "ooooo>>>>>oooooooooo>>>>"
+    validate_archive(archive, cluster)
+    backfill(pipeline, hour(3))
+    before = data_files(pipeline.archive)
+    assert strip() == "ooo#%#####%%%%%%%%%%####"
+    delete_before(bootstrap_servers, topic, {0: 50, 1: 20})
+    assert strip() == "!!!#!!!!!!!%%%%%%%%%####"
+    assert data_files(pipeline.archive) == before

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kafka_drain.cli.main import main
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.windows.preview import Preview
 from tests.core_calls import CoreCalls, Planned
 from tests.kafka_drain.fake_cluster import FakeCluster
 
@@ -60,4 +63,28 @@ def test_backfill_nothing_to_do(core: CoreCalls) -> None:
 
     assert main(["backfill", *FLAGS]) == 0
 
+    assert "run_backfill" not in core.given
+
+
+@pytest.mark.parametrize("flags", [[], ["--apply"], ["--dry-run", "--force"]])
+def test_backfill_preview_refused(
+    core: CoreCalls, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A preview of many intervals is no way to drain them."""
+    assert main(["backfill", *FLAGS, "--interval-minutes", "15", *flags]) == 2
+
+    assert "airflow dags backfill" in capsys.readouterr().err
+    assert not core.given.keys() & {"plan_backfill", "run_backfill"}
+
+
+def test_backfill_preview(core: CoreCalls, capsys: pytest.CaptureFixture[str]) -> None:
+    """The span is planned interval by interval, and nothing is started."""
+    core.replace(f"{HERE}.preview_backfill", Preview("/archives/t", []))
+
+    assert main(["backfill", *FLAGS, "--interval-minutes", "15", "--dry-run", "--json"]) == 0
+
+    (pipeline, cluster, intervals), _ = core.given["preview_backfill"]
+    assert (pipeline, cluster) == ("the pipeline", KAFKA)
+    assert [one.key[9:13] for one in intervals] == ["0000", "0015", "0030", "0045"]
+    assert json.loads(capsys.readouterr().out) == {"archive": "/archives/t", "intervals": []}
     assert "run_backfill" not in core.given
