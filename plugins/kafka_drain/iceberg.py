@@ -6,14 +6,22 @@
 
 A run that is killed before the commit leaves the table unchanged; the next run resumes. The archive
 is never written, moved or rewritten. Needs pyiceberg: `kafka-drain[iceberg]`.
+
+Beyond pyiceberg's documented API it uses the functions of `pyiceberg.io.pyarrow` that turn a footer
+into a manifest entry, and `append_data_file` and `delete_data_file` of an update: the documented
+`add_files` takes no partition values from folders, and can't remove files in the same snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,11 +30,13 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files, columns_of
 from kafka_drain.archive.keys import refuse_encrypted
 from kafka_drain.config.sink_options import PARTITION_COLUMNS
+from kafka_drain.config.table import TableOptions
 from kafka_drain.data_files.parquet_footer import KeptReads, check_footer
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import (
     ConfigError,
     DataFileError,
+    KafkaDrainError,
     MachineError,
     ManifestInvalidError,
     TransientError,
@@ -34,8 +44,18 @@ from kafka_drain.errors import (
 from kafka_drain.storage.paths import is_local, quoted
 
 try:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.exceptions import CommitFailedException, ValidationError
+    from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.exceptions import (
+        AuthorizationExpiredError,
+        BadRequestError,
+        CommitFailedException,
+        ForbiddenError,
+        NoSuchNamespaceError,
+        NotInstalledError,
+        OAuthError,
+        UnauthorizedError,
+        ValidationError,
+    )
     from pyiceberg.io import FileIO
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,
@@ -55,6 +75,11 @@ except ImportError as error:
     ) from error
 
 __all__ = ["Registration", "register_archive"]
+
+#: A catalog's answers that stay the same until its configuration changes.
+_REFUSALS = (
+    *(AuthorizationExpiredError, BadRequestError, ForbiddenError, OAuthError, UnauthorizedError),
+)
 
 #: Required for a table over another owner's files; set if missing.
 _SAFE = {
@@ -95,6 +120,95 @@ class Registration:
     files: int
     records: int
     snapshot_id: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures for JSON."""
+        return asdict(self)
+
+
+def register_in_catalog(
+    archive: Archive, options: TableOptions, properties: Mapping[str, Any] = MappingProxyType({})
+) -> Registration:
+    """Register an archive in a catalog that pyiceberg's configuration or `properties` describe.
+
+    Args:
+        archive: The archive.
+        options: The catalog and the table.
+        properties: The catalog's properties; they come before those of the configuration.
+
+    Raises:
+        ConfigError: As `register_archive`; or when the catalog isn't configured, refuses the
+            credentials, or has no such namespace.
+        MachineError: When the Python package of its kind of catalog is missing.
+        TransientError: As `register_archive`; or when the catalog doesn't answer. If it didn't
+            answer the commit, the next run finds out whether it was taken.
+    """
+    with _catalog_errors(options), closing(_load(options.catalog, properties)) as catalog:
+        return register_archive(archive, catalog, options.table)
+
+
+def _load(name: str, properties: Mapping[str, Any]) -> Catalog:
+    # Everything is text in pyiceberg's properties, but the nested ones of a login.
+    given: dict[str, Any] = {
+        key: value if isinstance(value, (str, dict)) else json.dumps(value)
+        for key, value in properties.items()
+    }
+    try:
+        return load_catalog(name, **given)
+    except ValueError as error:
+        if type(error) is not ValueError:
+            raise
+        # Not in its words, which may have the URI with a password.
+        raise ConfigError(
+            f"catalog {name!r} has no type and uri that pyiceberg knows; describe it in "
+            ".pyiceberg.yaml, in the home or in $PYICEBERG_HOME, or by "
+            f"$PYICEBERG_CATALOG__{name.upper()}__URI and the like; in Airflow, or in the extra of "
+            "catalog_conn_id"
+        ) from None
+
+
+@contextmanager
+def _catalog_errors(options: TableOptions) -> Iterator[None]:
+    """Tell what the libraries of a catalog raise in our errors."""
+    who = f"catalog {options.catalog!r}"
+    try:
+        yield
+    except KafkaDrainError:
+        raise
+    except (NotInstalledError, ImportError) as error:
+        raise MachineError(
+            f"{who} needs another Python package: {_first_line(error)}; install pyiceberg's extra "
+            "for it, such as pyiceberg[sql-postgres], pyiceberg[glue] or pyiceberg[hive]"
+        ) from error
+    except NoSuchNamespaceError as error:
+        namespace = options.table.rpartition(".")[0]
+        raise ConfigError(
+            f"{who} has no namespace {namespace}; create it, for example by `pyiceberg --catalog "
+            f"{options.catalog} create namespace {namespace}`"
+        ) from error
+    except _REFUSALS as error:
+        raise ConfigError(
+            f"{who} refuses: {_first_line(error)}; check its properties, and what the login may do"
+        ) from error
+    except Exception as error:
+        if not _is_of_catalog(error):
+            raise
+        raise TransientError(
+            f"{who} doesn't answer as it should: {type(error).__name__}: {_first_line(error)}; the "
+            "table is as it was or registered completely; run again"
+        ) from error
+
+
+def _is_of_catalog(error: Exception) -> bool:
+    """Return whether an error is of a catalog's library: not of Python, nor of a file system."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return False
+    return isinstance(error, OSError) or type(error).__module__ != "builtins"
+
+
+def _first_line(error: Exception) -> str:
+    # SQLAlchemy's next lines have the statement.
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def register_archive(archive: str | Archive, catalog: Catalog, table: str) -> Registration:

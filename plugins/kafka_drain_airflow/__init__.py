@@ -15,6 +15,7 @@ from kafka_drain_airflow.operators.drill import DrillOperator
 from kafka_drain_airflow.operators.erase import EraseOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
+from kafka_drain_airflow.operators.register_table import RegisterTableOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.schemas import CheckDecodingOperator, RestoreSchemasOperator
@@ -33,6 +34,7 @@ __all__ = [
     "MaintainOperator",
     "Pipeline",
     "PreflightOperator",
+    "RegisterTableOperator",
     "ReprocessOperator",
     "RepublishToKafkaOperator",
     "RestoreSchemasOperator",

@@ -43,6 +43,7 @@ GROUPS = {
         "inspect": "show the contents of an archive",
         "files": "list the committed data files, one per line",
         "find": "find records by key, offset, time, header or value",
+        "register": "make an Iceberg table hold exactly an archive's sealed Parquet files",
     },
     "mend": {
         "repair": "drain lost offsets again, rebuild a damaged manifest; deletes nothing",
@@ -262,7 +263,7 @@ class _Version(argparse.Action):
 _NAMES = frozenset(
     {
         *("ARCHIVE", "FILE", "FOLDER", "HOST", "HOST:PORT", "KEY", "MASTER", "MODULE:FUNCTION"),
-        *("NAME", "OLD", "RUN", "STEP", "TIME", "URL"),
+        *("NAME", "NAMESPACE.TABLE", "OLD", "RUN", "STEP", "TIME", "URL"),
     }
 )
 
