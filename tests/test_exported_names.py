@@ -33,9 +33,9 @@ PUBLIC = {
     "kafka_drain_airflow": """
         Approval CheckDecodingOperator DrillOperator EraseOperator KafkaDrainGroupOperator
         KafkaDrainOperator
-        MaintainOperator Pipeline PreflightOperator ReprocessOperator RepublishToKafkaOperator
-        RestoreSchemasOperator ValidateManifestOperator WatchOperator archive_asset archive_uri
-        create_dags create_group_dags create_task_group create_watch_dag
+        MaintainOperator Pipeline PreflightOperator RegisterTableOperator ReprocessOperator
+        RepublishToKafkaOperator RestoreSchemasOperator ValidateManifestOperator WatchOperator
+        archive_asset archive_uri create_dags create_group_dags create_task_group create_watch_dag
     """,
     "kafka_drain.reading": "archive_dataset archive_paths sealed_paths segments_filter",
     "kafka_drain.iceberg": "Registration register_archive",

@@ -93,8 +93,13 @@ _SAFE = {
 _DEFAULTS = {
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
-    # Range queries on raw values are pointless, and the values may be secret.
-    "write.metadata.metrics.column.value": "counts",
+    # No contents of records: bounds of keys and values would stay in old metadata after an erasure,
+    # and hardly rule out a file, since files aren't sorted by them.
+    TableProperties.DEFAULT_WRITE_METRICS_MODE: "counts",
+    **{
+        f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{name}": "full"
+        for name in ("partition", "offset", "timestamp")
+    },
 }
 
 #: Number of footers read concurrently.
