@@ -5,6 +5,7 @@ Spark's is in `integration/test_readers.py`.
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyiceberg.utils.config import Config
 
 from kafka_drain.cli.main import main
 from tests.kafka_drain.golden import END, P0, P1, row
@@ -135,15 +137,27 @@ def test_pyarrow_batches(folder: Path) -> None:
     assert found == sum(len(value) for value in spark + rows if value is not None)
 
 
-def test_iceberg(folder: Path) -> None:
+def test_iceberg(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The table has exactly the archive's sealed records, for pyiceberg and for DuckDB."""
     # For pyiceberg's SQL catalog. Airflow 2 pins SQLAlchemy 1.4.
     pytest.importorskip("sqlalchemy", minversion="2")
-    registers, shown, queries = blocks_of("Iceberg")
+    configuration, command, _, registers, shown, queries = blocks_of("Iceberg")
+    (folder / ".pyiceberg.yaml").write_text(configuration.text.replace(PLACE, str(folder)))
+    monkeypatch.setenv("PYICEBERG_HOME", str(folder))
+    # It is read when pyiceberg is imported.
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
 
-    registering, found = registers.run(folder), queries.run(folder)
+    registering = registers.run(folder)
     registered = registering["found"]
+    found = queries.run(folder)
+    program, *arguments = shlex.split(command.text.replace(PLACE, str(folder)))
+    capsys.readouterr()
 
+    assert (program, main([*arguments, "--json"])) == ("kafka-drain", 0)
+    again = json.loads(capsys.readouterr().out)
+    assert again["snapshot_id"] == registered.snapshot_id
     assert shown.text.strip() == str(registered).replace(str(registered.snapshot_id), "…")
     assert found["counts"].fetchall() == COUNTS
     rows = [
@@ -151,13 +165,13 @@ def test_iceberg(folder: Path) -> None:
         for record in found["late"].to_pylist()
     ]
     assert sorted(rows, key=lambda record: (record["partition"], record["offset"])) == late()
-    for ran in (registering, found):
-        ran["catalog"].close()
+    registering["catalog"].close()
+    found["flights"].catalog.close()
 
 
 def test_every_block_is_run() -> None:
     """No example stands under a heading that no test takes."""
-    taken = {"DuckDB": 4, "Polars": 2, "pandas and pyarrow": 2, "Spark": 1, "Iceberg": 3}
+    taken = {"DuckDB": 4, "Polars": 2, "pandas and pyarrow": 2, "Spark": 1, "Iceberg": 6}
 
     assert {heading: len(blocks_of(heading)) for heading in taken} == taken
     assert PAGE.read_text().count("\n```") == 2 * sum(taken.values())

@@ -52,6 +52,8 @@ def why_not(options: Namespace) -> str:
         return "needs a key, or creates one: test_evidence.py runs it"
     if getattr(options, "immutable_days", None):
         return "needs a bucket that locks: test_s3_immutable.py runs it"
+    if options.name == "register":
+        return "needs a configured catalog: test_reading_page.py runs it"
     if options.name == "rewrap":
         return "needs an encrypted archive: test_encryption.py wraps its data keys again"
     if options.name == "find" and options.key_file:
