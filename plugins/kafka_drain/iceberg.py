@@ -381,7 +381,9 @@ def _describe(
     metadata: TableMetadata, files: Mapping[str, ArchiveFile], footers: Iterable[pq.FileMetaData]
 ) -> list[DataFile]:
     """Build the manifest entries of files from their footers."""
-    columns = compute_statistics_plan(metadata.schema(), metadata.properties)
+    # Drains write no statistics of values; pyiceberg would warn of each file that lacks them.
+    without_values = {f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.value": "none"}
+    columns = compute_statistics_plan(metadata.schema(), metadata.properties | without_values)
     ids = parquet_path_to_id_mapping(metadata.schema())
     return [
         DataFile.from_args(

@@ -40,6 +40,12 @@ MASTERS = {
     "k8s://": "needs a cluster: test_kubernetes.py runs it on a stand-in",
     "yarn": "needs a cluster: test_yarn.py runs it",
 }
+#: Why a command isn't run at all.
+ELSEWHERE = {
+    "register": "needs a configured catalog: test_reading_page.py runs it",
+    "rewrap": "needs an encrypted archive: test_encryption.py wraps its data keys again",
+    "status": "fails unless the archive is ready: test_status.py runs it",
+}
 
 
 def why_not(options: Namespace) -> str:
@@ -52,14 +58,10 @@ def why_not(options: Namespace) -> str:
         return "needs a key, or creates one: test_evidence.py runs it"
     if getattr(options, "immutable_days", None):
         return "needs a bucket that locks: test_s3_immutable.py runs it"
-    if options.name == "register":
-        return "needs a configured catalog: test_reading_page.py runs it"
-    if options.name == "rewrap":
-        return "needs an encrypted archive: test_encryption.py wraps its data keys again"
+    if options.name in ELSEWHERE:
+        return ELSEWHERE[options.name]
     if options.name == "find" and options.key_file:
         return "reads keys from a file: test_find.py runs it"
-    if options.name == "status":
-        return "fails unless the archive is ready: test_status.py runs it"
     if options.name == "cut-over" and options.back:
         return "needs two clusters: test_cut_over.py runs it"
     if options.name == "reprocess" and options.apply:

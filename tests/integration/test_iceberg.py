@@ -80,8 +80,12 @@ def test_register_archive_through_its_life(
     reprocess: Callable[[Pipeline], None],
     send: Callable[..., None],
     drain: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Compaction, reprocess, erasure and retention: one snapshot each, with the archive's files."""
+    """Compaction, reprocess, erasure and retention: one snapshot each, with the archive's files.
+
+    pyiceberg warns of nothing that Spark has written.
+    """
     archive = Archive.at(pipeline.archive)
 
     def registered(expected: Records) -> Registration:
@@ -123,3 +127,4 @@ def test_register_archive_through_its_life(
     assert len(table.snapshots()) == 6
     table.maintenance.expire_snapshots().older_than(utc_now()).commit()
     assert len(catalog.load_table(NAME).snapshots()) == 1
+    assert [record.getMessage() for record in caplog.records if "pyiceberg" in record.name] == []

@@ -55,7 +55,7 @@ def register(archive: Archive, **changed: Any) -> dict[str, Any]:
         "pipeline": golden_pipeline(archive),
     }
     operator = RegisterTableOperator(task_id="register", **(arguments | changed))
-    return operator.execute({})  # type: ignore[typeddict-item]
+    return operator.execute({})
 
 
 def test_register_table_operator(archive: Archive, properties: dict[str, str]) -> None:
