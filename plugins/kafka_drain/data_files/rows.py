@@ -30,14 +30,18 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
     """Return the same as `rows_of`, a list for each part."""
-    milliseconds = batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
     return (
         batch["key"].to_pylist(),
         batch["value"].to_pylist(),
         headers_of(batch["headers"]),
-        milliseconds.to_pylist(),
+        timestamps_of(batch).to_pylist(),
         batch["offset"].to_pylist(),
     )
+
+
+def timestamps_of(batch: pa.RecordBatch) -> pa.Int64Array:
+    """Return each record's timestamp in milliseconds since 1970."""
+    return batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
 
 
 def headers_of(column: pa.ListArray) -> list[Headers]:

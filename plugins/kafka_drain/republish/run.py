@@ -69,6 +69,7 @@ from kafka_drain.republish.planning.openings import (
     has_opened,
     refuse_lost,
 )
+from kafka_drain.republish.planning.pace import refuse_unpaced
 from kafka_drain.republish.planning.plan import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -82,6 +83,7 @@ from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.planning.targets import remove_made
 from kafka_drain.republish.sending.attempts import abort_shards, open_run
+from kafka_drain.republish.sending.playback import Playback
 from kafka_drain.republish.sending.progress_store import TIMEOUT_SECONDS, ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
@@ -179,6 +181,8 @@ def plan_republish(
     # Some of a follower's targets may be gone; the plan says whether this run needs them.
     here = bound.of_topics(cluster.existing(bound.topics.keys())) if bound.topics else bound
     if plan is not None:
+        if request.pace and receipt is None:
+            refuse_unpaced(plan)
         _refuse_other_archive(archive, plan)
         here = here.plus(Binding.of_plan(plan))
     if receipt is not None:
@@ -700,6 +704,8 @@ class Republish:
         }
         groups: dict[Any, list[SendJob]] = {}
         change = self._change_of(plan)
+        pace, writers = self.request.pace, len({chain[0].source for chain in plan.chains})
+        playback = Playback(pace, writers) if pace else None
         for chain in plan.chains:
             job = SendJob(
                 root=str(self.archive.root),
@@ -717,6 +723,7 @@ class Republish:
                 largest_batch=sizes[chain[0].target_topic],
                 records_per_second=self.request.records_per_second,
                 bytes_per_second=self.request.bytes_per_second,
+                playback=playback,
             )
             # All incarnations of a topic are in one chain, or each is in its own chain.
             groups.setdefault(chain[0].source, []).append(job)

@@ -114,6 +114,7 @@ class RepublishToKafkaOperator(ApplyOperator):
         keep_ids: Sequence[str] | str | None = None,
         records_per_second: float | str | None = None,
         bytes_per_second: float | str | None = None,
+        pace: float | str | None = None,
         repeat: bool | str | None = None,
         **kwargs: Any,
     ) -> None:

@@ -43,6 +43,7 @@ from kafka_drain.republish import run as module
 from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.changing.function_id import FunctionId
 from kafka_drain.republish.changing.spec import ChangeSpec
+from kafka_drain.republish.planning import planner
 from kafka_drain.republish.planning.openings import Claim, ClaimState, claim_opening
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -613,6 +614,31 @@ def test_plan_other_request(made: MadeArchive, target: Target) -> None:
 
     # How fast it is sent isn't part of it.
     assert planned(made, target, request(records_per_second=5)).plan.records == 30
+    assert planned(made, target, request(pace=5)).plan.records == 30
+
+
+def test_plan_paced_by_spark(
+    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that Spark began can't go on with a pace."""
+    monkeypatch.setattr(planner, "WORKER_RECORDS", 0)
+    target.during["send"] = fails
+    with pytest.raises(KafkaUnavailableError):
+        execute(made, target, request(engine="auto"))
+
+    assert planned(made, target, request(engine="auto")).plan.engine == "spark"
+    with pytest.raises(ConfigError, match="pace needs engine worker"):
+        planned(made, target, request(engine="auto", pace=1))
+
+
+def test_execute_jobs_paced(made: MadeArchive, target: Target) -> None:
+    """All senders of an attempt follow one clock."""
+    planned(made, target, request(pace=2)).execute(target, lambda: NOW)
+
+    jobs = [job for group in target.orders for job in group]
+    assert len(jobs) > 1
+    assert {job.playback for job in jobs} != {None}
+    assert len({job.playback for job in jobs}) == 1
 
 
 def test_plan_abandoned(made: MadeArchive, target: Target) -> None:

@@ -17,6 +17,7 @@ from kafka_drain import errors
 from kafka_drain.errors import DeliveryError
 from kafka_drain.republish.engines.worker_main import Job, run_job
 from kafka_drain.republish.sending.memory import PYTHON
+from kafka_drain.republish.sending.shard_sender import SendJob
 
 #: Longest time for a child to abort its transactions and end.
 GRACE_SECONDS = 15.0
@@ -140,13 +141,19 @@ def processes_for(groups: Sequence[Sequence[Job]], records: int, most: int | Non
         most: Maximum number of processes; None for one per core, up to four: each needs half a
             gigabyte, and the machine's other tasks need room.
     """
+    if _share_a_clock(groups):
+        return 1
     most = most or min(MAX_PROCESSES, len(os.sched_getaffinity(0)))
     return max(1, min(len(groups), most, records // RECORDS_PER_PROCESS))
 
 
 def side_by_side(groups: Sequence[Sequence[Job]], processes: int) -> int:
-    """Return the number of jobs that run concurrently."""
-    return min(len(groups), processes * LANES)
+    """Return the number of jobs that run concurrently; all of those that share a clock."""
+    return len(groups) if _share_a_clock(groups) else min(len(groups), processes * LANES)
+
+
+def _share_a_clock(groups: Sequence[Sequence[Job]]) -> bool:
+    return any(isinstance(job, SendJob) and job.playback for jobs in groups for job in jobs)
 
 
 class Worker:

@@ -113,6 +113,8 @@ class RepublishPlan(SealedDocument):
         shards: One for each source partition (and incarnation of its topic).
         size: Size of the files in bytes.
         timestamps_replaced: Number of records with timestamp 0, which librdkafka takes for "now".
+        span_ms: Milliseconds from the lowest to the highest timestamp; None if unknown, as in a
+            plan of an older release.
         notes: Notes for the user to read before sending.
         through: The part of the archive that a follower has sent when this run is done.
         archive_id: The archive's id; empty in a plan of version 1.
@@ -140,6 +142,7 @@ class RepublishPlan(SealedDocument):
     said_records: Annotated[int, Field(alias="records")] = field(default=-1, compare=False)
     size: Annotated[int, Field(alias="bytes")]
     timestamps_replaced: int = 0
+    span_ms: int | None = field(default=None, metadata=OPTIONAL)
     notes: tuple[str, ...] = ()
     through: ThroughJson | None = None
     targets: tuple[Target, ...]
@@ -222,19 +225,28 @@ class RepublishPlan(SealedDocument):
             for partition, start in enumerate(target.start)
         }
 
-    def seconds(self, records_per_second: float = 0, bytes_per_second: float = 0) -> float:
-        """Estimate the seconds that sending takes; a limit of 0 means unlimited."""
+    def seconds(
+        self, records_per_second: float = 0, bytes_per_second: float = 0, pace: float = 0
+    ) -> float:
+        """Estimate the seconds that sending takes; a limit or pace of 0 means unlimited."""
         by_records = min(records_per_second or ASSUMED_RECORDS, ASSUMED_RECORDS)
         by_bytes = min(bytes_per_second or ASSUMED_BYTES, ASSUMED_BYTES)
-        return max(self.records / by_records, self.size / by_bytes)
+        by_pace = (self.span_ms or 0) / 1000 / pace if pace else 0.0
+        return max(self.records / by_records, self.size / by_bytes, by_pace)
 
-    def takes(self, records_per_second: float = 0, bytes_per_second: float = 0) -> str:
+    def takes(
+        self, records_per_second: float = 0, bytes_per_second: float = 0, pace: float = 0
+    ) -> str:
         """Return how long sending takes, in words.
 
         A limit of bytes counts before compression, which only the files' sizes are known after.
         """
         given = ", if keys and values are as large as their files" if bytes_per_second else ""
-        return f"about {duration_text(self.seconds(records_per_second, bytes_per_second))}{given}"
+        if pace:
+            span = "unknown" if self.span_ms is None else duration_text(self.span_ms / 1000)
+            given += f" (pace {pace:g}; from the first timestamp to the last: {span})"
+        seconds = self.seconds(records_per_second, bytes_per_second, pace)
+        return f"about {duration_text(seconds)}{given}"
 
     @property
     def keeps(self) -> str:
@@ -246,11 +258,14 @@ class RepublishPlan(SealedDocument):
             )
         return DELIVERIES[self.delivery]
 
-    def lines(self, records_per_second: float = 0, bytes_per_second: float = 0) -> list[str]:
+    def lines(
+        self, records_per_second: float = 0, bytes_per_second: float = 0, pace: float = 0
+    ) -> list[str]:
         """Return the plan as text lines for the user."""
+        takes = self.takes(records_per_second, bytes_per_second, pace)
         return [
             f"republish {self.pipeline}: {self.records:,} records of {self.files:,} files "
-            f"({self.size / 1e6:,.1f} MB), {self.takes(records_per_second, bytes_per_second)}",
+            f"({self.size / 1e6:,.1f} MB), {takes}",
             f"republish {self.pipeline}: run {self.key}, {self.delivery}, engine {self.engine}, "
             f"placement {self.placement}; keeps {self.keeps}",
             *(

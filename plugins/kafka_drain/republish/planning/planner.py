@@ -53,6 +53,7 @@ from kafka_drain.republish.planning.documents import (
 from kafka_drain.republish.planning.header_names import refuse_nul
 from kafka_drain.republish.planning.into_source import check_sources
 from kafka_drain.republish.planning.key_samples import partitioner_notes
+from kafka_drain.republish.planning.pace import refuse_unpaced
 from kafka_drain.republish.planning.placement import PARTITIONERS, fixed_partition
 from kafka_drain.republish.planning.plan import (
     AT_LEAST_ONCE,
@@ -283,6 +284,7 @@ def make_plan(
         shards=shards,
         size=sum(sizes.values()),
         timestamps_replaced=zeros,
+        span_ms=_span(parts.values()),
         notes=(
             *reason,
             *_beyond(snapshot, chosen),
@@ -300,11 +302,20 @@ def make_plan(
     )
     if request.delivery == EXACTLY_ONCE:
         plan = replace(plan, notes=(*plan.notes, *_progress_warnings(plan, request)))
+    if request.pace:
+        refuse_unpaced(plan)
     if not request.repeat:
         home = state or snapshot.root
         for place in sorted({snapshot.root, home}, key=str):
             refuse_repeated(place, plan, is_elsewhere=place != home)
     return plan.sealed().value
+
+
+def _span(parts: Collection[_Part]) -> int | None:
+    """Return the milliseconds from the lowest timestamp to the highest; None when unknown."""
+    oldest = [part.oldest_ms for part in parts if part.oldest_ms is not None]
+    newest = [part.newest_ms for part in parts if part.newest_ms is not None]
+    return max(newest) - min(oldest) if oldest and newest else None
 
 
 def _progress_warnings(plan: RepublishPlan, request: RepublishRequest) -> list[str]:
@@ -314,7 +325,7 @@ def _progress_warnings(plan: RepublishPlan, request: RepublishRequest) -> list[s
     """
     if plan.seconds(*request.limits) > PROGRESS_SECONDS:
         return [f"WARNING {_LONG}"]
-    _, limit = request.limits
+    _, limit, _ = request.limits
     times = limit * PROGRESS_SECONDS / max(plan.size, 1)
     if not 0 < times < COMPRESSION:
         return []
@@ -742,6 +753,8 @@ def _engine(request: RepublishRequest, records: int, size: int) -> tuple[str, li
         return "spark", []
     if request.engine != "auto":
         return request.engine, []
+    if request.pace:
+        return "worker", []
     engine = "worker" if size <= WORKER_BYTES and records <= WORKER_RECORDS else "spark"
     bound = f"{WORKER_BYTES / 1e9:g} GB and {WORKER_RECORDS:,} records"
     return engine, [f"engine {engine}: auto uses the worker for plans of up to {bound}"]

@@ -87,6 +87,7 @@ Placement = Annotated[
 Renames = Annotated[dict[str, str], AfterValidator(collected(_renames))]
 # Shown as text in the form, whose lists have one line per value.
 Partition = Annotated[int, Field(ge=0), WithJsonSchema({"type": "string"})]
+Pace = Annotated[float | None, Field(gt=0, allow_inf_nan=False)]
 Parts = Annotated[tuple[str, ...], AfterValidator(collected(_parts))]
 
 
@@ -290,6 +291,14 @@ class RepublishRequest(Options):
         "Limit for keys and values before compression, all partitions together; 0 for no limit.",
         metavar="N",
     )
+    pace: Pace = option(
+        HOW,
+        None,
+        "Send records in their own time: the gaps between their timestamps are kept. 1 for as fast "
+        "as they were made, 10 for ten times faster, 0.1 for ten times slower. Default: without "
+        "gaps.",
+        metavar="FACTOR",
+    )
     repeat: bool = option(
         HOW,
         False,
@@ -306,6 +315,11 @@ class RepublishRequest(Options):
             raise ConfigError("hash_key_file requires fields to hash: nothing else uses the key")
         if self.keep_ids and not self.schema_map:
             raise ConfigError("keep_ids requires a schema_map: without one, all ids are kept")
+        if self.pace and self.engine == "spark":
+            raise ConfigError(
+                "engine = 'spark' can't keep a pace, as its tasks don't share a clock; expected "
+                "engine worker or auto, or leave out pace"
+            )
         if self.delivery != AT_LEAST_ONCE:
             return self
         if wanted:
@@ -334,10 +348,10 @@ class RepublishRequest(Options):
                 "delivery = 'at_least_once' supports only whole partitions; use exactly_once for "
                 "offsets or times"
             )
-        if self.records_per_second or self.bytes_per_second:
+        if any(self.limits):
             raise ConfigError(
                 "delivery = 'at_least_once' supports no limits, as Spark's own sink has none; use "
-                "exactly_once, or leave out records_per_second and bytes_per_second"
+                "exactly_once, or leave out records_per_second, bytes_per_second and pace"
             )
         return self
 
@@ -357,9 +371,9 @@ class RepublishRequest(Options):
         )
 
     @property
-    def limits(self) -> tuple[float, float]:
-        """Records and bytes per second; 0 for no limit."""
-        return self.records_per_second, self.bytes_per_second
+    def limits(self) -> tuple[float, float, float]:
+        """Records and bytes per second, and the pace; 0 for no limit."""
+        return self.records_per_second, self.bytes_per_second, self.pace or 0
 
     @cached_property
     def wanted(self) -> ChangeRequest:

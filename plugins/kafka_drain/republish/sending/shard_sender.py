@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_drain.data_files.reader import offset_of_nul
-from kafka_drain.data_files.rows import rows_of
+from kafka_drain.data_files.rows import rows_of, timestamps_of
 from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import (
     DeliveryError,
@@ -52,6 +52,7 @@ from kafka_drain.republish.planning.shards import ProgressSlot, Shard
 from kafka_drain.republish.sending.arrow_records import as_sent, provenance
 from kafka_drain.republish.sending.memory import little_garbage_collection
 from kafka_drain.republish.sending.pacing import LONGEST, Pacer
+from kafka_drain.republish.sending.playback import Playback
 from kafka_drain.republish.sending.producer import (
     SETTINGS,
     TRANSACTION_TIMEOUT_MS,
@@ -79,6 +80,9 @@ READ_SECONDS = 5.0
 #: Number of records after which the limits are checked.
 STEP = 2_000
 
+#: Shortest wait for a record that isn't due, in seconds: those due meanwhile are taken together.
+TICK_SECONDS = 0.01
+
 #: Size of a producer's queue, in KiB; librdkafka takes no value that is larger.
 QUEUE = "queue.buffering.max.kbytes"
 
@@ -88,7 +92,7 @@ PATIENCE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class SendJob:
-    """Everything needed to send one chain; can be passed to other processes.
+    """Everything needed to send one chain; without a clock, it can be passed to other processes.
 
     Attributes:
         root: The archive's folder, a path or a URL.
@@ -106,6 +110,7 @@ class SendJob:
         largest_batch: Largest batch that the target topic accepts, in bytes (max.message.bytes).
         records_per_second: Limit; 0 for none.
         bytes_per_second: Limit for keys and values; 0 for none.
+        playback: The clock by which records are due; None to send them at once.
     """
 
     root: str
@@ -123,6 +128,7 @@ class SendJob:
     largest_batch: int = 1_000_000
     records_per_second: float = 0
     bytes_per_second: float = 0
+    playback: Playback | None = None
 
     def __str__(self) -> str:
         return f"sending {self.what}"
@@ -146,7 +152,7 @@ class SendJob:
     @property
     def is_limited(self) -> bool:
         """Whether there is a limit to its rate."""
-        return bool(self.records_per_second or self.bytes_per_second)
+        return bool(self.records_per_second or self.bytes_per_second or self.playback)
 
     def shared_by(self, writers: int) -> SendJob:
         """Return the job with its share of the limits, for a number of concurrent writers."""
@@ -207,7 +213,8 @@ def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int
 
 
 def _send_shard(job: SendJob, store: ProgressStore, stopped: Callable[[], bool]) -> int:
-    source, pacer = _Source(job), Pacer(SETTINGS["transaction.timeout.ms"] / 1000)
+    source = _Source(job) if job.playback is None else _DueSource(job, job.playback)
+    pacer = Pacer(SETTINGS["transaction.timeout.ms"] / 1000)
     committed, alive = 0, time.monotonic()
     while True:
         try:
@@ -254,7 +261,7 @@ def _transactions(
     """Commit transactions until the chain is finished, each with a new producer.
 
     Yields:
-        Number of records in each transaction.
+        Number of records in each transaction; 0 after a wait for the next record to be due.
 
     Raises:
         ProducerLost: When the producer can't continue; whether the transaction in flight was
@@ -273,13 +280,19 @@ def _transactions(
             # A larger record is sent alone; two that fit are never combined into one that doesn't.
             **{"batch.size": max(1, min(1 << 20, job.largest_batch - 1000))},
             # What is limited is to arrive evenly, and never fills a queue.
-            **({"linger.ms": 50} if job.records_per_second or job.bytes_per_second else {}),
+            **({"linger.ms": 50} if job.is_limited else {}),
             **({QUEUE: queue} if queue > SETTINGS[QUEUE] else {}),
         )
         progress = read_progress(job, store)
         if progress.records >= wanted:
+            if isinstance(source, _DueSource):
+                source.end()
             return
         source.go_to(progress)
+        if isinstance(source, _DueSource):
+            # While no transaction is open; however long it took, Kafka wasn't away.
+            source.wait(stopped)
+            yield 0
         try:
             following, free_at = _send_transaction(
                 job, producer, store, source, pacer, progress, stopped
@@ -483,6 +496,16 @@ def _rows_within(batch: pa.RecordBatch, most_bytes: int) -> int:
     return int(pc.sum(pc.less_equal(up_to, number(most_bytes))).as_py() or 0)
 
 
+def _rows_due(timestamps: pa.Int64Array, now: float) -> int:
+    """Return the number of leading rows that are due: those before the first later timestamp.
+
+    Args:
+        timestamps: In milliseconds, like `now`.
+    """
+    at: int = pc.index(pc.less_equal(timestamps, number(int(now))), False).as_py()
+    return len(timestamps) if at < 0 else at
+
+
 def _not_queued(error: KafkaError, shard: Shard, offset: int) -> Exception:
     if is_terminal(error):
         return explained(error, f"the record at offset {offset} of {shard.source}")
@@ -599,6 +622,22 @@ class _Source:
             _NotYetError: When they weren't read in that time; they are the next ones all the same.
             ManifestInvalidError: When a shard's files hold more or fewer records than planned.
         """
+        rest = self._next(seconds)
+        if rest is None:
+            return None
+        taken = rest.slice(0, most)
+        size = _bytes(taken)
+        if size > most_bytes:
+            taken = taken.slice(0, max(1, _rows_within(taken, most_bytes)))
+            size = _bytes(taken)
+        self._rest = rest.slice(taken.num_rows)
+        self._taken += taken.num_rows
+        if self._taken > self.shard.records:
+            raise self._not_as_planned(taken["offset"][-1].as_py() + 1)
+        return taken, size
+
+    def _next(self, seconds: float | None) -> pa.RecordBatch | None:
+        """Return records of which none is taken yet; None at the end of the chain."""
         while self._rest is None or not self._rest.num_rows:
             self._rest = self._read(seconds)
             if self._rest is None:
@@ -607,16 +646,7 @@ class _Source:
                 if self._place + 1 == len(self._job.shards):
                     return None
                 self._open(self._place + 1, 0, 0)
-        taken = self._rest.slice(0, most)
-        size = _bytes(taken)
-        if size > most_bytes:
-            taken = taken.slice(0, max(1, _rows_within(taken, most_bytes)))
-            size = _bytes(taken)
-        self._rest = self._rest.slice(taken.num_rows)
-        self._taken += taken.num_rows
-        if self._taken > self.shard.records:
-            raise self._not_as_planned(taken["offset"][-1].as_py() + 1)
-        return taken, size
+        return self._rest
 
     def _read(self, seconds: float | None) -> pa.RecordBatch | None:
         if self._reading is None:
@@ -658,3 +688,66 @@ class _Source:
             + (" after the change: is it a function of each record alone?" if self._changer else "")
             + "; this transaction was aborted"
         )
+
+
+class _DueSource(_Source):
+    """A chain's records, each of which may be taken once it is due.
+
+    A transaction is open only for a second or so: it is committed before longer waits.
+    """
+
+    def __init__(self, job: SendJob, playback: Playback) -> None:
+        super().__init__(job)
+        self._playback = playback
+        #: Highest timestamp of what was taken. What follows another shard begins where that ended.
+        self._reached = playback.now()
+        self._ends_at = 0.0
+
+    def wait(self, stopped: Callable[[], bool]) -> None:
+        """Wait until the next record is due, before its transaction.
+
+        Raises:
+            DeliveryError: When stopped.
+        """
+        rest = self._next(None)
+        if rest is None:
+            return
+        self._playback.join(self.shard.source, timestamps_of(rest.slice(0, 1))[0].as_py())
+        while (left := self._left(rest)) > 0:
+            if stopped():
+                raise _was_stopped(self._job)
+            time.sleep(min(left, 1.0))
+        self._ends_at = time.monotonic() + self._playback.commit_seconds
+
+    def end(self) -> None:
+        """Tell the others that there is nothing left to send."""
+        self._playback.join(self.shard.source, None)
+
+    def take(
+        self, most: int, most_bytes: int, seconds: float | None = None
+    ) -> tuple[pa.RecordBatch, int] | None:
+        """Return the next records that are due; see `_Source.take`.
+
+        Raises:
+            _NotYetError: When the transaction has to be committed before the next one is due.
+        """
+        rest = self._next(seconds)
+        if rest is None:
+            return None
+        if seconds is not None:
+            left = self._left(rest)
+            if time.monotonic() + max(left, 0.0) >= self._ends_at:
+                raise _NotYetError
+            if left > 0:
+                time.sleep(max(left, TICK_SECONDS))
+        timestamps = timestamps_of(rest.slice(0, most))
+        ready = max(1, _rows_due(timestamps, self._playback.now()))
+        taken = super().take(min(most, ready), most_bytes)
+        if taken is not None:
+            highest = pc.max(timestamps.slice(0, taken[0].num_rows)).as_py()
+            self._reached = max(self._reached, highest)
+        return taken
+
+    def _left(self, rest: pa.RecordBatch) -> float:
+        """Return the seconds until the next record is due; 0 or less if it is."""
+        return self._playback.left(max(self._reached, timestamps_of(rest.slice(0, 1))[0].as_py()))

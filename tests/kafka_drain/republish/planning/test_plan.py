@@ -69,6 +69,7 @@ plans = st.builds(
     shards=st.lists(shards, max_size=3).map(tuple),
     size=number,
     timestamps_replaced=number,
+    span_ms=st.none() | number,
     notes=st.lists(text).map(tuple),
     through=st.none() | throughs,
     archive_id=text,
@@ -129,6 +130,7 @@ def test_plan_to_bytes_property(plan: RepublishPlan) -> None:
 
 
 OTHERS: dict[str, Any] = {
+    "span_ms": 60_000,
     "through": {"generations": {}, "windows": []},
     "schema_ids": {"map": "dr", "ids": {"1": 2}, "guids": {}, "kept": [], "counts": []},
     "change": {
@@ -253,6 +255,22 @@ def test_plan_seconds() -> None:
     assert PLAN.seconds(bytes_per_second=7_500) == 1_000
     assert PLAN.seconds(10, 7_500) == 1_000
     assert PLAN.seconds() == 0.25
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "pace", "says"),
+    [
+        (7_200_000, 1, "about 2 h 0 min (pace 1; from the first timestamp to the last: 2 h 0 min)"),
+        (7_200_000, 10, "about 12 min 0 s (pace 10; "),
+        (1_767_000_000_000, 0.5, "about 40,902 days 18 h (pace 0.5; "),
+        (0, 1, "about 0 s (pace 1; "),
+        (None, 1, "about 0 s (pace 1; from the first timestamp to the last: unknown)"),
+        (7_200_000, 0, "about 0 s"),
+    ],
+)
+def test_plan_takes_paced(span_ms: int | None, pace: float, says: str) -> None:
+    """With a pace, sending takes as long as the timestamps span, scaled."""
+    assert replace(PLAN, span_ms=span_ms).takes(0, 0, pace).startswith(says)
 
 
 def test_plan_lines() -> None:

@@ -34,6 +34,7 @@ from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.changing.spec import ChangeRequest, ChangeSpec
 from kafka_drain.republish.planning import planner
 from kafka_drain.republish.planning import planner as planning
+from kafka_drain.republish.planning.pace import MAX_PACED
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.planner import PROGRESS_SECONDS, make_plan
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -700,6 +701,40 @@ def test_engine(golden: Archive, asked: dict[str, Any], expected: str) -> None:
 
     assert plan.engine == expected
     assert any(note.startswith("engine worker: ") for note in plan.notes) == (not asked)
+
+
+def test_make_plan_paced(tmp_path: Path) -> None:
+    """The selected timestamps say how long it takes: a warning if Kafka forgets progress before."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    day = 86_400_000
+    made.seal({TopicPartition("t", 0): {0: 5 * day, 1: day, 2: 9 * day, 3: 30 * day}})
+
+    plan = plan_of(made.archive, files=made.files, offsets=["t:0:0-3"], pace=1, engine="auto")
+    faster = plan_of(made.archive, files=made.files, offsets=["t:0:0-3"], pace=2)
+
+    assert (plan.span_ms, plan.seconds(0, 0, 2)) == (8 * day, 4 * 86_400)
+    assert plan.engine == "worker"
+    assert [any("offsets.retention" in note for note in p.notes) for p in (plan, faster)] == [
+        True, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("sources", [16, 17, 65])
+def test_make_plan_paced_writers(tmp_path: Path, sources: int) -> None:
+    """A source partition that would wait for another is refused: its records would be late."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal({TopicPartition("t", number): {0: 1} for number in range(sources)})
+    asked: dict[str, Any] = {"files": made.files, "placement": 0, "pace": 1}
+
+    if sources == 16:
+        assert len(plan_of(made.archive, **asked).chains) == 16
+        return
+    with pytest.raises(ConfigError, match=f"has {sources} source partitions, {sources - 16} of wh"):
+        plan_of(made.archive, **asked)
+    if sources > MAX_PACED:
+        cluster = cluster_with(copy=sources)
+        with pytest.raises(ConfigError, match=f"has {sources} source partitions, 0 of which"):
+            plan_of(made.archive, cluster, **asked | {"placement": "original"})
 
 
 @pytest.mark.parametrize("bound", ["WORKER_BYTES", "WORKER_RECORDS"])

@@ -29,6 +29,11 @@ topics = st.text("abcXYZ019._-", min_size=1, max_size=8)
         ({"placement": -1}, "placement = -1 is not acceptable"),
         ({"keep_ids": ["t:key"]}, "keep_ids requires a schema_map"),
         ({"hash_key_file": "/key"}, "hash_key_file requires fields to hash"),
+        ({"pace": 0}, "pace = 0: Input should be greater than 0"),
+        ({"pace": -1}, "pace = -1: Input should be greater than 0"),
+        ({"pace": "nan"}, "pace = 'nan': Input should be a finite number"),
+        ({"pace": "inf"}, "pace = 'inf': Input should be a finite number"),
+        ({"pace": 1, "engine": "spark"}, "engine = 'spark' can't keep a pace"),
         ({"mask": ["email"]}, "mask 'email' isn't acceptable"),
         ({"change": "rules"}, "a function as module:function"),
         ({"keep_ids": ["key"], "schema_map": "dr"}, "such as orders:key"),
@@ -79,6 +84,7 @@ def test_matches_request_of_older_release(transactions: str) -> None:
         ({"to_time": "1970-01-01"}, "only whole partitions"),
         ({"records_per_second": 10}, "supports no limits"),
         ({"bytes_per_second": 0.5}, "supports no limits"),
+        ({"pace": 1}, "supports no limits"),
         ({"schema_map": "dr"}, "can't replace schema ids"),
         ({"mask": ["$.a"]}, "can't leave out or change records"),
         ({"filters": ["key=a"]}, "can't leave out or change records"),
@@ -267,8 +273,11 @@ def test_request_misspelt() -> None:
 
 
 def test_request_limits() -> None:
-    """Limits are records and bytes per second, in this order."""
-    assert RepublishRequest(records_per_second=5, bytes_per_second=9).limits == (5, 9)
+    """Limits are records and bytes per second and the pace, in this order."""
+    asked = RepublishRequest(records_per_second=5, bytes_per_second=9, pace=2)
+
+    assert asked.limits == (5, 9, 2)
+    assert RepublishRequest().limits == (0, 0, 0)
 
 
 def test_request_marked() -> None:

@@ -6,7 +6,9 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import thread as pools
+from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +36,7 @@ from kafka_drain.republish.run import Republish
 from kafka_drain.republish.sending import producer as producing
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.pacing import Pacer
+from kafka_drain.republish.sending.playback import Playback
 from kafka_drain.republish.sending.producer import ProducerLost
 from kafka_drain.republish.sending.progress_store import ShardProgress
 from kafka_drain.republish.sending.shard_sender import SendJob
@@ -963,3 +966,48 @@ def test_source_reader_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(each.daemon and each not in pools._threads_queues for each in readers)
     finally:
         go.set()
+
+
+def test_due_source(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are taken when they are due; before a long gap, the transaction ends."""
+    seconds = [0, 0.5, 0.2, 0.6, 30, 30.5]
+    rows = [
+        {"value": b"v", "offset": at, "timestamp": NOW + timedelta(seconds=after)}
+        for at, after in enumerate(seconds)
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    monkeypatch.setattr(sending, "read_shard", lambda *_: iter([batch]))
+    file = replace(PLAN.shards[1].files[0], first=0, last=5, records=6)
+    playback = Playback(1.0, 1, clock.monotonic)
+    of_job = job(shards=(replace(PLAN.shards[1], files=(file,)),), playback=playback)
+    source = sending._DueSource(of_job, playback)
+    source.go_to(ShardProgress(0, 0, "p"))
+    taken: list[tuple[int, float]] = []
+
+    def transaction() -> None:
+        source.wait(lambda: False)
+        waits = None
+        with suppress(sending._NotYetError):
+            while found := source.take(9, 99, waits):
+                taken.extend((at, clock.now) for at in found[0]["offset"].to_pylist())
+                waits = 5.0
+
+    transaction()
+    assert taken == [(0, 0), (1, 0.5), (2, 0.5), (3, pytest.approx(0.6))]
+    assert clock.now < 1
+    transaction()
+    assert taken[4:] == [(4, 30), (5, 30.5)]
+    assert source.take(9, 99, 5.0) is None
+
+
+def test_due_source_stopped(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for the next record can be stopped."""
+    rows = [{"value": b"v", "offset": 0, "timestamp": NOW}]
+    batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    monkeypatch.setattr(sending, "read_shard", lambda *_: iter([batch]))
+    playback = Playback(1.0, 2, clock.monotonic)
+    source = sending._DueSource(job(playback=playback), playback)
+    source.go_to(ShardProgress(0, 0, "p"))
+
+    with pytest.raises(DeliveryError, match="was stopped; a retry resumes it"):
+        source.wait(lambda: clock.now > 10)
