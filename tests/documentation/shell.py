@@ -177,6 +177,12 @@ def _cat(arguments: tuple[str, ...]) -> None:
     """A file of the stack's, whose name only Airflow decides."""
 
 
+def _kafka_configs(arguments: tuple[str, ...]) -> None:
+    """Kafka's own parser is a start of Java; tests/integration/test_client_quota.py runs it."""
+    known = {"--bootstrap-server", "--alter", "--entity-type", "--entity-name", "--add-config"}
+    assert {word for word in arguments if word.startswith("--")} == known, arguments
+
+
 def _aws(arguments: tuple[str, ...]) -> None:
     service, verb, *rest = arguments
     assert service == "s3api", f"nobody knows how to check aws {service}"
@@ -194,6 +200,7 @@ def _aws(arguments: tuple[str, ...]) -> None:
 _CHECKS: Mapping[str, Callable[[tuple[str, ...]], None]] = {
     ".": _read,
     "aws": _aws,
+    "kafka-configs.sh": _kafka_configs,
     "airflow": _airflow,
     "cat": _cat,
     "docker": _docker,

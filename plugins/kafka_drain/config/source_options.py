@@ -75,6 +75,9 @@ DEFAULTS: dict[str, str] = {
     "kafka.allow.auto.create.topics": "false",
 }
 
+#: Prefix of the client id of a pipeline's consumers, for which brokers may have a quota.
+CLIENT_ID = "kafka-drain-"
+
 # Options of streaming queries, which don't apply to bounded reads.
 _STREAMING = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "failOnDataLoss")
 
@@ -85,15 +88,17 @@ NOT_BOUNDED = frozenset(
 )
 
 
-def reader_options(given: Mapping[str, Any], *, is_bounded: bool) -> dict[str, str]:
+def reader_options(given: Mapping[str, Any], name: str, *, is_bounded: bool) -> dict[str, str]:
     """Return the options of Spark's source, without the starting position and the topics.
 
     Args:
         given: A pipeline's source options.
+        name: The pipeline's name, which its consumers have in their client id.
         is_bounded: Whether the read has end offsets, as opposed to a streaming query.
     """
     left_out = NOT_BOUNDED if is_bounded else NOT_BOUNDED.difference(_STREAMING)
-    options = DEFAULTS | {name: str(value) for name, value in given.items()}
+    own = {"kafka.client.id": f"{CLIENT_ID}{name}"}
+    options = DEFAULTS | own | {option: str(value) for option, value in given.items()}
     return {name: value for name, value in options.items() if name not in left_out}
 
 

@@ -199,8 +199,10 @@ def compile_less(conf: Mapping[str, str], offsets: int) -> dict[str, str]:
 
 
 #: Parquet warns about each file that shares the heap with others, although it handles that, and
-#: Spark about each consumer after the first 64, although it closes idle ones.
+#: Spark about each consumer after the first 64, although it closes idle ones. Before 3.7,
+#: Kafka warns about each one whose client id another one in the JVM has, although only JMX minds.
 DEFAULT_LOG_LEVELS = {
+    "org.apache.kafka.common.utils.AppInfoParser": "ERROR",
     "org.apache.parquet.hadoop.MemoryManager": "ERROR",
     "org.apache.spark.sql.kafka010.consumer.InternalKafkaConsumerPool": "ERROR",
 }

@@ -408,7 +408,7 @@ def compile_spec(
 ) -> DrainSpec:
     """Translate a pipeline into Spark's option names, and write the secret options to a file."""
     connection, secrets_path = kafka_options(cluster.config, folder)
-    options = reader_options(pipeline.source_options, is_bounded=False)
+    options = reader_options(pipeline.source_options, pipeline.name, is_bounded=False)
     # Resolved when the generation was opened; Spark reads them only on its first run.
     options["startingOffsets"] = to_spark_json(plan.starting_offsets)
     if plan.skips_expired:

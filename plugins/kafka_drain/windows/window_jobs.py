@@ -227,7 +227,7 @@ def prepare_window(
         window=window.key,
         offsets=offsets,
         reader_options={
-            **reader_options(pipeline.source_options, is_bounded=True),
+            **reader_options(pipeline.source_options, pipeline.name, is_bounded=True),
             **bounds,
             **connection,
         },

@@ -257,6 +257,16 @@ def test_subscribed_topics(options: dict[str, str], named: set[str]) -> None:
     assert subscribed_topics(options) == named
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, "kafka-drain-orders"), ({"kafka.client.id": "own"}, "own")]
+)
+def test_reader_options_client_id(given: dict[str, str], expected: str) -> None:
+    """Brokers know a pipeline's consumers by its name, unless it says another one."""
+    options = reader_options(given, "orders", is_bounded=False)
+
+    assert options["kafka.client.id"] == expected
+
+
 @pytest.mark.parametrize("is_bounded", [False, True])
 def test_reader_options(is_bounded: bool) -> None:
     """Where a query starts is said apart; a bounded read has no triggers, and fails by itself."""
@@ -268,7 +278,7 @@ def test_reader_options(is_bounded: bool) -> None:
         "failOnDataLoss": False,
     }
 
-    options = reader_options(given, is_bounded=is_bounded)
+    options = reader_options(given, "orders", is_bounded=is_bounded)
 
     assert not options.keys() & {*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy"}
     assert options["minPartitions"] == "4"

@@ -117,6 +117,7 @@ def test_compile_spec_with_defaults(tmp_path: Path) -> None:
         "failOnDataLoss": "true",
         "includeHeaders": "true",
         "kafka.bootstrap.servers": "broker:9092",
+        "kafka.client.id": "kafka-drain-p",
         "kafka.isolation.level": "read_committed",
         "kafka.max.poll.records": "20000",
         "kafka.max.partition.fetch.bytes": "4194304",

@@ -1,0 +1,74 @@
+"""A broker's quota for a pipeline's consumers, which it knows by their client id."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.broker import KafkaCluster as LocalKafka
+from demo.broker.processes import command_line
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.proof.validation import validate_archive
+from tests.brokers import SHORT_LIVED
+
+pytestmark = pytest.mark.integration
+
+#: What the broker sends to the pipeline in a second; at first it sends what ten seconds allow
+#: (quota.window.num). Of what a topic holds, the rest takes ten seconds more.
+BYTES_PER_SECOND, BYTES, LEAST_SECONDS = 100_000, 2_000_000, 8.0
+RECORD = 1_000
+NOON = 1_357_041_600_000
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker with a quota for the consumers of pipeline `limited`."""
+    folder = tmp_path_factory.mktemp("quota")
+    # Later releases keep the tool that sets quotas in a jar that a broker doesn't need.
+    with LocalKafka(folder / "kafka", java_options=SHORT_LIVED, version="4.1.0") as kafka:
+        pid = kafka.pid(1)
+        assert pid is not None
+        words = command_line(pid).split("\0")
+        java, jars = words[0], words[words.index("-cp") + 1]
+        command = [java, "-cp", jars, "kafka.admin.ConfigCommand"]
+        command += ["--bootstrap-server", kafka.bootstrap_servers, "--alter"]
+        command += ["--add-config", f"consumer_byte_rate={BYTES_PER_SECOND}"]
+        command += ["--entity-type", "clients", "--entity-name", "kafka-drain-limited"]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        yield kafka.bootstrap_servers
+
+
+def test_drain_within_quota(
+    make_topic: Any, send: Any, drain: Any, cluster: Any, tmp_path: Path
+) -> None:
+    """A quota for a pipeline's client id slows its executors down, and no others; all is exact."""
+    topic = make_topic(partitions=2)
+    for partition in (0, 1):
+        rows = [(b"k", os.urandom(RECORD), None, NOON) for _ in range(BYTES // RECORD // 2)]
+        send(topic, rows, partition)
+    seconds = []
+
+    for number, (name, options) in enumerate(
+        [
+            ("warm-up", {}),
+            ("free", {}),
+            ("limited", {"kafka.client.id": "another"}),
+            ("limited", {}),
+        ]
+    ):
+        folder = str(tmp_path / f"{number}")
+        began = time.monotonic()
+        drain(Pipeline(name=name, topics=[topic], archive=folder, source_options=options))
+        seconds.append(time.monotonic() - began)
+        assert validate_archive(Archive.at(folder), cluster).complete
+
+    _, free, another, limited = seconds
+    assert limited - free > LEAST_SECONDS
+    assert another - free < LEAST_SECONDS / 2
