@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.data_files.reader import bytes_to_read, read_offsets, read_records, topic_of
+from kafka_drain.data_files.record_lines import TIMESTAMP_TYPES, RecordLine
 from kafka_drain.data_files.records import RowBounds, path_of
 from kafka_drain.data_files.rows import rows_of
 from kafka_drain.data_files.scalars import binaries, text
@@ -41,8 +42,6 @@ _LANES_ON_DISK, _LANES_IN_STORE = 2, 16
 
 #: Number of schema ids that a search names.
 _SHOWN = 10
-
-_TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Match:
             "partition": self.position.partition,
             "offset": self.position.offset,
             "timestamp": None if self.timestamp is None else time_text(self.timestamp),
-            "timestamp_type": _TIMESTAMP_TYPES.get(self.timestamp_type or 0),
+            "timestamp_type": TIMESTAMP_TYPES.get(self.timestamp_type or 0),
             "key": key.content,
             "key_format": key.format,
             "key_schema": key.schema,
@@ -94,6 +93,22 @@ class Match:
             "sealed": self.is_sealed,
             "position": str(self.position),
         }
+
+    def record(self) -> RecordLine:
+        """Return the record as it is, without what says where it was found."""
+        return RecordLine(
+            topic=self.position.topic,
+            partition=self.position.partition,
+            offset=self.position.offset,
+            timestamp=self.timestamp,
+            timestamp_type=self.timestamp_type,
+            key=self.key,
+            value=self.value,
+            headers=tuple(
+                (name, value.encode() if isinstance(value, str) else value)
+                for name, value in self.headers or ()
+            ),
+        )
 
     def shown_headers(self) -> list[tuple[str, Any]]:
         """Return the name and the payload of each header."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from rich.console import Console
 from rich.text import Text
@@ -15,6 +16,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import add_archive
 from kafka_drain.cli.console import answer, answer_line, new_table, print_table, say
 from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.new_file import new_file
 from kafka_drain.config.checks import integer
 from kafka_drain.config.key_lines import lines_of
 from kafka_drain.errors import ConfigError
@@ -99,10 +101,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of the records, print the JSON configuration with which republish_<name> "
         "selects them, and say what it can't express",
     )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=os.path.expanduser,
+        help="write the records as they are to this new file, which `republish --from-file` sends; "
+        "- for standard output",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Find records, and show them."""
+    if options.out is not None and options.republish:
+        raise ConfigError("--out writes the records, --republish what selects them; omit one")
     criteria = Criteria.of(
         topics=options.topics,
         partitions=options.partitions,
@@ -126,7 +137,9 @@ def run(options: argparse.Namespace) -> int:
         after=None if options.after is None else Position.parse(options.after),
         scan=options.scan,
     )
-    if options.republish:
+    if options.out is not None:
+        found = _write_lines(options.out, search)
+    elif options.republish:
         found = _print_fields(search)
     else:
         found = _print_lines(search) if options.json else _print_table(options, search)
@@ -164,6 +177,23 @@ def _print_fields(search: Search) -> int:
     for sentence in selected.cannot:
         say(f"find: {sentence}")
     return len(matches)
+
+
+def _write_lines(path: str, search: Search) -> int:
+    """Write the records to a new file, or to standard output."""
+    if path == "-":
+        return _write(sys.stdout.buffer, search)
+    with new_file(Path(path)) as file:
+        return _write(file, search)
+
+
+def _write(file: BinaryIO, search: Search) -> int:
+    found = 0
+    for match in search.matches():
+        file.write(f"{match.record().line()}\n".encode())
+        found += 1
+    file.flush()
+    return found
 
 
 def _print_lines(search: Search) -> int:

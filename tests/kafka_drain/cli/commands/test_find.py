@@ -14,6 +14,7 @@ import pytest
 
 from kafka_drain.cli.exit_codes import OK, USAGE
 from kafka_drain.cli.main import main
+from kafka_drain.data_files.record_lines import RecordLine, read_lines
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import Position
 from kafka_drain.find.search import Match, Search
@@ -289,3 +290,24 @@ def test_find_republish_nothing(archive: str, capsys: pytest.CaptureFixture[str]
     found, _ = lines_of(capsys)
 
     assert found == []
+
+
+def test_find_out(archive: str, tmp_path: Path, capsysbinary: Any) -> None:
+    """A file gets the records as they are, and the end says how to go on."""
+    path = tmp_path / "found.jsonl"
+    assert main(["find", archive, "--limit", "21", "--out", str(path)]) == OK
+    printed = capsysbinary.readouterr()
+    assert printed.out == b""
+    assert printed.err.splitlines()[-1].endswith(b"--after a:1:0:20")
+
+    found = [record for _, record in read_lines(path.read_bytes(), "found")]
+    assert [record.offset for record in found] == [*range(21)]
+    assert found[0] == RecordLine(
+        "a", b"0", b"value", 0, 0, 1_767_000_000_000, 0, (("h", b"\x1b"),)
+    )
+    assert found[20].headers == ()
+
+    assert main(["find", archive, "--limit", "21", "--out", str(path)]) == USAGE
+    assert main(["find", archive, "--limit", "21", "--out", "-"]) == OK
+    assert capsysbinary.readouterr().out == path.read_bytes()
+    assert main(["find", archive, "--republish", "--out", "-"]) == USAGE
