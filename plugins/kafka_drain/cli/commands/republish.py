@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
@@ -34,20 +37,26 @@ from kafka_drain.cli.options import add_options, given_flags, options_from, pair
 from kafka_drain.clock import utc_now
 from kafka_drain.config.checks import integer
 from kafka_drain.config.spark_conf import check_spark_conf
+from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.republish.approved import freeze_republish, plan_approved
 from kafka_drain.republish.changing.keys import read_key
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.planning.abandon import unfinished_run
+from kafka_drain.republish.planning.placement import ORIGINAL
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import Republish, plan_republish, sign_run
 from kafka_drain.spark.job import private_folder
+from kafka_drain.storage.paths import locate
 
 #: Replacements for flags that only earlier releases know.
 REMOVED = {
     f"--{name.replace('_', '-')}": instead for name, instead in RepublishRequest.removed.items()
 }
+
+#: Flags that need the archive which the records came from: its offsets, or what is drained later.
+_BESIDE_FILE = {"--follow", "--offsets", "--provenance"}
 
 #: The flag that names the key of pseudonyms.
 _KEY = "--hash-key-file"
@@ -64,10 +73,57 @@ def _run(options: argparse.Namespace) -> int:
         integer(1)("--processes", options.processes)
     # Before a plan is made: what --freeze says repeats them.
     check_spark_conf(pairs("--spark-conf", options.spark_conf))
-    archive = archive_from(options)
     if options.abandon:
-        refuse_plan_beside(options, "--abandon", given_flags(options, RepublishRequest))
-        return _abandon(archive, options)
+        given = [*given_flags(options, RepublishRequest), *_file_flag(options)]
+        refuse_plan_beside(options, "--abandon", given)
+        return _abandon(archive_from(options), options)
+    with _source(options) as archive:
+        return _republish(archive, options)
+
+
+@contextmanager
+def _source(options: argparse.Namespace) -> Iterator[Archive]:
+    """Return the archive; with --from-file, it is made of the file's records."""
+    if options.from_file is None:
+        yield archive_from(options)
+        return
+    if options.plan_id is not None:
+        refuse_beside_plan(_file_flag(options))
+    _refuse_beside_file(options)
+    # Not at the top: pyarrow takes longer to import than wrong arguments take to be refused.
+    from kafka_drain.windows.record_file import RecordFile, archive_file
+
+    file, root, now = RecordFile.read(options.from_file), locate(options.archive), utc_now()
+    file.refuse_unsendable(keeps_partitions=request_of(options).placement == ORIGINAL)
+    if acts(options) or options.freeze is not None or Archive(root).exists:
+        yield archive_file(file, root, now=now)
+        return
+    # Nothing is kept of a dry run.
+    with private_folder() as folder:
+        yield archive_file(file, locate(str(folder / "records")), now=now)
+
+
+def _file_flag(options: argparse.Namespace) -> list[str]:
+    return [] if options.from_file is None else ["--from-file"]
+
+
+def _refuse_beside_file(options: argparse.Namespace) -> None:
+    """Refuse flags that mean the offsets from which the records of a file once came.
+
+    Raises:
+        ConfigError: Names them.
+    """
+    given = {*given_flags(options, RepublishRequest)} & _BESIDE_FILE
+    if options.state is not None:
+        given.add("--state")
+    if given:
+        raise ConfigError(
+            f"--from-file sends all records of a file, and keeps them and the run in "
+            f"{options.archive}; omit {', '.join(sorted(given))}"
+        )
+
+
+def _republish(archive: Archive, options: argparse.Namespace) -> int:
     signer, cluster = signer_from(options), cluster_from(options)
     republish, frozen = _planned(archive, cluster, options)
     plan = republish.plan
@@ -180,6 +236,13 @@ def add_arguments(republish: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="send nothing, but end a run that won't be resumed: maintenance may then remove its "
         "files; end its processes first",
+    )
+    republish.add_argument(
+        "--from-file",
+        metavar="FILE",
+        type=os.path.expanduser,
+        help="send the records of this file, as `find --out` writes them, at most 100,000; the "
+        "archive is a new folder then, which keeps them and the run",
     )
     add_state(republish)
     add_evidence(republish)
