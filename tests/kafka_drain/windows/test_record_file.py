@@ -36,7 +36,7 @@ def write(path: Path, records: list[RecordLine]) -> RecordFile:
 
 
 def test_archive_file(tmp_path: Path) -> None:
-    """It has the records, with offsets of its own, and is as sound as any; again, it is the same."""
+    """It has the records, with offsets of its own, and is sound; made again, it is the same."""
     root = locate(str(tmp_path / "new" / "archive"))
     file = write(tmp_path / "cases.jsonl", CASES)
 

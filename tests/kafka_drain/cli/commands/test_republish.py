@@ -12,6 +12,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.republish import request_of
+from kafka_drain.cli.exit_codes import USAGE
 from kafka_drain.cli.main import main, parser
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -223,3 +224,26 @@ def test_abandon(applies: bool, core: CoreCalls, run: Any) -> None:
     assert core.given["unfinished_run"][0][1] == "mine"
     assert len(ended) == applies
     assert core.order == ["unfinished_run"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--follow", "--run-name=mine"],
+        ["--offsets=a:0:1-2"],
+        ["--provenance"],
+        ["--state=/state"],
+        ["--plan=republish-1"],
+        ["--abandon=mine"],
+    ],
+)
+def test_from_file_beside(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Flags that mean another archive, or a run that has begun, are refused beside a file."""
+    command = ["republish", str(tmp_path / "new"), "--from-file", "cases.jsonl", *flags]
+    assert main([*command, "--bootstrap-servers", "localhost:1"]) == USAGE
+    said = capsys.readouterr().err
+    assert "omit" in said
+    assert ("--from-file" in said) or flags[0].partition("=")[0] in said
+    assert not [*tmp_path.iterdir()]
