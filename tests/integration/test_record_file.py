@@ -121,18 +121,25 @@ def test_republish_from_file_made_by_hand(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Records without partition are placed by key, in the file's order, with one time for all."""
+    """Records without partition are placed by key, in the file's order, with one time for all.
+
+    A plan that was frozen needs only the folder.
+    """
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
     target = make_topic(partitions=3)
     lines = [{"topic": target, "key": f"k{n % 4}", "value": str(n)} for n in range(20)]
-    path = tmp_path / "cases.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    asked = ["republish", tmp_path / "run", "--from-file", path, "--same-topics", "--apply"]
+    path, text = tmp_path / "cases.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines)
+    path.write_text(text)
+    asked = ["republish", tmp_path / "run", "--from-file", path, "--same-topics"]
 
-    ended = kafka_drain(*asked)
+    ended = kafka_drain(*asked, "--apply")
     assert ended.code == 2
     assert "line 1: partition is missing; give one, or say --placement key" in ended.err
-    ended = kafka_drain(*asked, "--placement", "key")
+    ended = kafka_drain(*asked, "--placement", "key", "--freeze", "--json")
+    assert ended.code == 0, ended.err
+    plan_id = json.loads(ended.out)["plan_id"]
+    path.unlink()
+    ended = kafka_drain("republish", tmp_path / "run", "--plan", plan_id, "--apply")
 
     assert ended.code == 0, ended.err
     sent = [found for rows in read(target).values() for found in rows]
@@ -141,7 +148,7 @@ def test_republish_from_file_made_by_hand(
     assert len({time for *_, time in sent}) == 1
 
     # Into a topic that holds records, which may be these: only if that is asked for.
-    again = ["republish", tmp_path / "other", *asked[2:], "--placement", "key"]
-    ended = kafka_drain(*again)
+    path.write_text(text)
+    ended = kafka_drain("republish", tmp_path / "other", *asked[2:], "--placement", "key")
     assert ended.code != 0
     assert "--into-source" in ended.err

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from kafka_drain.errors import ConfigError, DataFileError
 
@@ -186,7 +186,7 @@ def _number(least: int, most: int) -> Callable[[str, Any], int | None]:
     def read(name: str, seen: Any) -> int | None:
         # True is 1 in Python.
         if seen is None or (type(seen) is int and least <= seen <= most):
-            return cast("int | None", seen)
+            return seen
         raise _wrong(name, seen, f"a whole number from {least} to {most}, or null", shows=True)
 
     return read
