@@ -34,7 +34,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     except FileExistsError:
         raise ConfigError(f"{path} exists, and isn't overwritten; name a new file") from None
     except OSError as error:
-        raise ConfigError(f"{path} can't be written: {error.strerror}") from error
+        raise ConfigError(f"{path} can't be written: {error.strerror or error}") from error
     finally:
         if beside is not None:
             Path(beside).unlink(missing_ok=True)

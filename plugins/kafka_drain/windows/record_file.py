@@ -170,7 +170,7 @@ def _new_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         # Another run may have been faster, with the same file.
         if not Archive.at(str(path)).exists:
-            raise ConfigError(f"{path}: {error.strerror}; {_OWN_FOLDER}") from error
+            raise ConfigError(f"{path}: {error.strerror or error}; {_OWN_FOLDER}") from error
     finally:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
