@@ -44,9 +44,7 @@ MOST_RECORDS, MOST_BYTES = 100_000, 256 << 20
 
 _KEY, _NAME = "records", "records-{}"
 
-_INSTEAD = (
-    "send more from an archive: `kafka-drain find --republish` has the options that select records"
-)
+_INSTEAD = "send more from an archive, with the options that find prints with --republish"
 
 
 @dataclass(frozen=True)
