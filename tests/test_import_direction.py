@@ -30,7 +30,7 @@ FLOORS = {
         "data_files",
         "kafka",
         "archive",
-        "reading iceberg sizing",
+        "reading iceberg sizing looking",
         "pages",
         "evidence",
         "spark",

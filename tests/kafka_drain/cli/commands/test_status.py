@@ -209,7 +209,7 @@ def test_status_store_silent(
             raise StoreUnavailableError("its store doesn't answer")
         return read_overview(root)
 
-    monkeypatch.setattr("kafka_drain.cli.commands.status.read_overview", read)
+    monkeypatch.setattr("kafka_drain.looking.read_overview", read)
 
     code, rows = status(capsys, silent, archive)
 

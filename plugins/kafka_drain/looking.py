@@ -1,0 +1,157 @@
+"""Look at an archive without reading its data files, and judge whether it could be restored.
+
+What was seen is judged when it is shown: a validation grows old meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import DrillDocument
+from kafka_drain.archive.drill_status import DrillStatus
+from kafka_drain.archive.drills import read_drills
+from kafka_drain.archive.files import ArchiveFile, archive_files
+from kafka_drain.archive.readiness import (
+    Evidence,
+    Readiness,
+    judge_readiness,
+    readiness_text,
+    state_of,
+)
+from kafka_drain.archive.status import read_overview
+from kafka_drain.errors import ArchiveError, KafkaDrainError, StoreUnavailableError
+from kafka_drain.sizing import STORED_LEAST, STORED_MOST, Between, restore_seconds
+
+#: Age from which the last validation is too old, unless a user says otherwise.
+MAX_AGE = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether an archive could be restored at one moment.
+
+    Attributes:
+        pipeline: Its name, by `archive.json`; None if that can't be read.
+        why: What keeps it from being ready, the worst first.
+        sentence: All of it in a sentence.
+        overview: Result of the last validation; None without one.
+        drills: Its drills; None if they can't be read.
+        restore: How long a restore of all records takes; None if unknown.
+    """
+
+    pipeline: str | None
+    state: Readiness
+    why: Sequence[str]
+    sentence: str
+    overview: Mapping[str, Any] | None = None
+    drills: DrillStatus | None = None
+    restore: Between | None = None
+
+    @classmethod
+    def unread(cls, place: str, problem: str, *, is_damaged: bool) -> Judged:
+        """Return the state of an archive that can't be read: nothing is known, or it is damaged."""
+        state = Readiness.NOT_READY if is_damaged else Readiness.UNKNOWN
+        return cls(None, state, [problem], f"{place}: {state.words}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen of an archive.
+
+    Attributes:
+        place: Its folder or URL.
+        problem: Why its documents can't be read; empty if they can.
+        is_damaged: Whether that is because of what is in them.
+        pipeline: Its name, by `archive.json`.
+        overview: Result of the last validation; None without one.
+        drills: The newest drills, oldest first.
+        refused: Why readers are refused; empty if they aren't.
+        is_sealed: Whether readers get any sealed file.
+        unsealed: Number of the files that readers get and that no receipt seals yet.
+    """
+
+    place: str
+    problem: str = ""
+    is_damaged: bool = False
+    pipeline: str = ""
+    overview: Mapping[str, Any] | None = None
+    drills: Sequence[DrillDocument] = ()
+    refused: str = ""
+    is_sealed: bool = False
+    unsealed: int = 0
+
+    def judge(self, now: datetime, max_age: timedelta = MAX_AGE) -> Judged:
+        """Return the state by what was seen.
+
+        Args:
+            now: The present time.
+            max_age: Age from which a validation is too old.
+        """
+        if self.problem:
+            return Judged.unread(self.place, self.problem, is_damaged=self.is_damaged)
+        drills = DrillStatus.of_their_own(self.drills, now)
+        evidence = Evidence(
+            pipeline=self.pipeline,
+            refused=self.refused,
+            overview=self.overview,
+            is_sealed=self.is_sealed,
+            unsealed=self.unsealed,
+            drills=drills,
+            now=now,
+            max_age=max_age,
+        )
+        found = judge_readiness(evidence)
+        restore = _restore(self.overview) if self.overview and not self.refused else None
+        return Judged(
+            pipeline=self.pipeline,
+            state=state_of(found),
+            why=[text for _, text in found],
+            sentence=readiness_text(evidence, found, restore.likely if restore else None),
+            overview=self.overview,
+            drills=drills,
+            restore=restore,
+        )
+
+
+def look_at(archive: Archive, place: str) -> Look:
+    """Look at an archive; what can't be read is part of what was seen.
+
+    Args:
+        archive: The archive.
+        place: Its folder or URL, as users know it.
+    """
+    try:
+        snapshot = archive.snapshot()
+        pipeline = snapshot.document.pipeline
+        overview = read_overview(archive.root)
+        drills = [one for one in read_drills(archive.root) if one.pipeline == pipeline]
+    except (ArchiveError, StoreUnavailableError, OSError) as error:
+        # What this user may not read, or a store doesn't give, is no word on the archive.
+        return Look(place, str(error), isinstance(error, ArchiveError))
+    files, refused = list[ArchiveFile](), ""
+    try:
+        files = archive_files(snapshot)
+    except (KafkaDrainError, OSError) as error:
+        refused = str(error)
+    return Look(
+        place=place,
+        pipeline=pipeline,
+        overview=overview,
+        drills=drills,
+        refused=refused,
+        is_sealed=any(file.sealed is not None for file in files),
+        unsealed=sum(file.sealed is None for file in files),
+    )
+
+
+def _restore(overview: Mapping[str, Any]) -> Between | None:
+    """Return how long a restore of all records takes on two cores; None without any record."""
+    records = overview["records"]
+    if not records:
+        return None
+    stored = overview["bytes"] / records * 2 / (STORED_LEAST + STORED_MOST)
+    return restore_seconds(records, stored, max(1, overview["partitions"]))
