@@ -38,6 +38,7 @@ class Judged:
         pipeline: Its name, by `archive.json`; None if that can't be read.
         why: What keeps it from being ready, the worst first.
         sentence: All of it in a sentence.
+        refused: Why readers are refused; empty if they aren't.
         overview: Result of the last validation; None without one.
         drills: Its drills; None if they can't be read.
         restore: How long a restore of all records takes; None if unknown.
@@ -47,6 +48,7 @@ class Judged:
     state: Readiness
     why: Sequence[str]
     sentence: str
+    refused: str = ""
     overview: Mapping[str, Any] | None = None
     drills: DrillStatus | None = None
     restore: Between | None = None
@@ -56,6 +58,19 @@ class Judged:
         """Return the state of an archive that can't be read: nothing is known, or it is damaged."""
         state = Readiness.NOT_READY if is_damaged else Readiness.UNKNOWN
         return cls(None, state, [problem], f"{place}: {state.words}: {problem}")
+
+    @property
+    def text(self) -> str:
+        """The sentence without the pipeline's name and the state, for where both stand already."""
+        return self.sentence.partition(f": {self.state.words}: ")[2]
+
+    @property
+    def short(self) -> str:
+        """The first part of that: the worst reason in a sentence, and the number of others."""
+        if not self.why:
+            return self.text.partition("; ")[0]
+        more = f"; and {len(self.why) - 1:,} more" if len(self.why) > 1 else ""
+        return self.why[0].partition(". ")[0] + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +126,7 @@ class Look:
             state=state_of(found),
             why=[text for _, text in found],
             sentence=readiness_text(evidence, found, restore.likely if restore else None),
+            refused=self.refused,
             overview=self.overview,
             drills=drills,
             restore=restore,

@@ -752,6 +752,7 @@ class OverviewDocument(Document):
     expires_at: Time | None
     missing: dict[str, int] | None = None
     standing: list[StandingRow] | None = None
+    drained_until: Time | None = None
 
 
 class ReceiptsRow(Row):

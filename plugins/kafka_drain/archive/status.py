@@ -54,7 +54,9 @@ def make_overview(
         reason), sealed_at, newest_record (ISO, from the newest receipt), lag (offsets in Kafka
         beyond what was drained; None if Kafka wasn't asked), expires_at (the earliest time at
         which Kafka may delete some of these; None if there is no lag, or the topic has no
-        retention), missing (offsets that findings are about, by the finding's reason).
+        retention), missing (offsets that findings are about, by the finding's reason),
+        drained_until (the time from which on Kafka's undrained records are: that of the validation
+        if there are none; None if it can't be told).
     """
     rows = report["partitions"]
     ends: dict[TopicPartition, int] = {}
@@ -66,7 +68,7 @@ def make_overview(
     # What an earlier generation drained of a partition may be another topic's, made again since.
     start = cursor or ends
     lag = {tp: seen.high_watermark - start.get(tp, seen.earliest) for tp, seen in observed.items()}
-    newest = _newest(receipt)
+    newest, oldest = _newest(receipt), _oldest_waiting(observed, receipt or last)
     keys = ("pipeline", "verdict", "validated_at", "files", "bytes", "records", "offsets")
     return {
         **{key: report[key] for key in keys},
@@ -80,8 +82,9 @@ def make_overview(
         "sealed_at": receipt.sealed_at if receipt else None,
         "newest_record": _iso(max(newest.values(), default=None)),
         "lag": sum(max(waiting, 0) for waiting in lag.values()) if observed else None,
-        "expires_at": _iso(_expiry(lag, _oldest_waiting(observed, receipt or last), settings)),
+        "expires_at": _iso(_expiry(lag, oldest, settings)),
         "missing": dict(_missing(report["gaps"])),
+        "drained_until": _iso(_drained_until(lag, oldest, report["validated_at"])),
     }
 
 
@@ -136,6 +139,15 @@ def _expiry(lag: Offsets, oldest: Offsets, settings: Mapping[str, TopicSettings]
     kept = {name: age for name, each in settings.items() if (age := _retention(each)) >= 0}
     waiting = [tp for tp in oldest if lag[tp] > 0 and tp.topic in kept]
     return min((oldest[tp] + kept[tp.topic] for tp in waiting), default=None)
+
+
+def _drained_until(lag: Offsets, oldest: Offsets, validated_at: str) -> int | None:
+    """Return the time from which on undrained records are, at most that of the validation."""
+    waiting = {tp for tp, offsets in lag.items() if offsets > 0}
+    if not lag or not waiting <= oldest.keys():
+        return None
+    now = int(1000 * datetime.fromisoformat(validated_at).timestamp())
+    return min([now, *(oldest[tp] for tp in waiting)])
 
 
 def _retention(settings: TopicSettings) -> int:

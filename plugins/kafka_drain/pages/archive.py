@@ -31,21 +31,26 @@ from kafka_drain.pages.drawings import (
     bar_chart,
 )
 from kafka_drain.pages.drills import show_drills
+from kafka_drain.pages.hours import Stint, Strip, strip_of
 from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.overview import (
     REFRESH,
+    STATE_KINDS,
     ArchiveRow,
     Doing,
     LastValidation,
     verdict_class,
     verdict_text,
+    worst_kind,
 )
 from kafka_drain.pages.placing import NOTHING, Placed
-from kafka_drain.pages.remedies import remedies, standing_remedy
+from kafka_drain.pages.remedies import next_step, remedies, standing_remedy
 from kafka_drain.pages.rendering import render
 from kafka_drain.pages.tasks import BUSY, ShownTask
 from kafka_drain.pages.timeline import Stretch, is_of_calendar, time_axis
 
+#: Before the first run.
+_BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 #: Maximum number of partitions in a coverage map.
 ROWS = 100
 #: Maximum number of receipts listed.
@@ -117,19 +122,23 @@ def archive_page(
     proofs = _Proofs(row, placed, history.still_unknown)
     runs = history.runs[-COLUMNS:]
     by_run, by_day = _by_run(runs, proofs), _by_day(history, runs, proofs)
-    status = row.status(now)
+    status, judged = row.status(now), row.judge(now)
     # Of an archive with a damaged document, the last validation may have said which.
     overview = row.overview if row.overview and (row.is_damaged or not row.problem) else {}
+    found = remedies(overview, row.reach, placed.values)
+    standing = standing_remedy(status.words, row.reach, row.last)
     return render(
         "archive.html",
         script_file="charts.js",
         title=row.name,
-        verdict=row.verdict,
+        verdict=judged.state.words,
         refresh=BUSY if any(one.state in ACTIVE for one in doing) else REFRESH,
         row=row,
-        verdict_class=verdict_class(status.kind),
-        remedies=remedies(overview, row.reach, placed.values),
-        what_to_do=standing_remedy(status.words, row.reach, row.last),
+        judged=judged,
+        verdict_class=verdict_class(worst_kind([STATE_KINDS[judged.state], status.kind])),
+        strip=_strip(history, proofs, now, is_refused=bool(judged.refused)),
+        remedies=found,
+        what_to_do=next_step(judged, found, standing, row.reach),
         verdict_text=verdict_text(row, now),
         seen=LastValidation.of(row.overview, now) if row.overview else None,
         tasks=[ShownTask.of(one) for one in sorted(doing, key=lambda one: one.state not in ACTIVE)],
@@ -200,6 +209,18 @@ class _Proofs:
         damaged = {tp for number, name, tp in self.placed.damaged if (number, name) in places}
         unknown = {tp for file in files for tp in file.tps}
         return {tp: self.of(tp in damaged, tp in unknown) for tp in tps}
+
+
+def _strip(history: History, proofs: _Proofs, now: datetime, *, is_refused: bool) -> Strip | None:
+    """Return the newest hours; of an archive that readers are refused, none is proven."""
+    stints, before = list[Stint](), _BEGINNING
+    for run in history.runs:
+        ended = datetime.fromisoformat(run.sealed_at)
+        is_lost = not all(is_harmless(gap) for cell in run.cells.values() for gap in cell.gaps)
+        stints.append(Stint(min(before, ended), ended, is_lost, proofs.of_run(run)))
+        before = ended
+    proof = ProofStatus.UNPROVEN if is_refused else proofs.of(False, False)
+    return strip_of(stints, proofs.row.overview or {}, proof, now)
 
 
 def _maps(by_run: Sequence[_Column], by_day: Sequence[_Column]) -> list[Figure]:

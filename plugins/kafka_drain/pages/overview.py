@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from kafka_drain.archive.drill_status import SKEW
+from kafka_drain.archive.readiness import Readiness
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import NOT_ARCHIVED, gaps_text, is_harmless
+from kafka_drain.looking import Judged, Look
 from kafka_drain.pages.archive_status import (
     ACTIVE,
     ArchiveStatus,
@@ -119,6 +122,7 @@ class ArchiveRow:
         runs: The last runs in each state; the one that finished last comes last.
         is_damaged: Whether it can't be read because a document in it is damaged.
         reached: Addresses for commands; None if only its place is known.
+        looked: What was seen of its files; None if nobody has looked yet.
     """
 
     name: str
@@ -131,6 +135,7 @@ class ArchiveRow:
     runs: Sequence[Run] = field(default_factory=tuple)
     is_damaged: bool = False
     reached: Reach | None = None
+    looked: Look | None = None
 
     @property
     def reach(self) -> Reach:
@@ -160,6 +165,13 @@ class ArchiveRow:
         if self.problem:
             return "damaged" if self.is_damaged else "unreadable"
         return str(self.overview["verdict"]) if self.overview else "not validated"
+
+    def judge(self, now: datetime) -> Judged:
+        """Return whether the archive could be restored, by what is known now."""
+        if self.problem or self.looked is None:
+            problem = self.problem or "its files are still being looked at"
+            return Judged.unread(self.name, problem, is_damaged=self.is_damaged)
+        return self.looked.judge(now)
 
     def status(self, now: datetime) -> ArchiveStatus:
         """Return the archive's status."""
@@ -263,16 +275,33 @@ class _Line:
     """A row of the list."""
 
     row: ArchiveRow
+    judged: Judged
     status: ArchiveStatus
+    state: Note
     badge: Note
     seen: LastValidation | None
     why: str
 
     @classmethod
     def of(cls, row: ArchiveRow, now: datetime) -> _Line:
-        status = row.status(now)
+        judged, status = row.judge(now), row.status(now)
         seen = None if row.overview is None else LastValidation.of(row.overview, now)
-        return cls(row, status, _badge(row, status), seen, _why(row, status))
+        kind = f"badge {STATE_KINDS[judged.state]}"
+        state = Note(judged.state.words, kind, judged.sentence)
+        return cls(row, judged, status, state, _badge(row, status), seen, _why(row, status))
+
+    @property
+    def urgency(self) -> tuple[int, int, str]:
+        """Its place in the list."""
+        return -[*Readiness].index(self.judged.state), self.status.rank, self.row.name
+
+
+#: Colours of the states.
+STATE_KINDS = {
+    Readiness.READY: "good",
+    Readiness.UNKNOWN: "warning",
+    Readiness.NOT_READY: "bad",
+}
 
 
 def overview_page(
@@ -284,20 +313,18 @@ def overview_page(
         links: Addresses: `restores` of the list of restores, `json` of this list as JSON, `home` of
             Airflow's home page; empty if this page is embedded in Airflow.
     """
-    lines = sorted(
-        (_Line.of(row, now) for row in rows), key=lambda line: (line.status.rank, line.row.name)
-    )
-    bad = sum(line.status.is_urgent for line in lines)
+    lines = sorted((_Line.of(row, now) for row in rows), key=lambda line: line.urgency)
     headline, kind = _headline(lines)
     return render(
         "overview.html",
         title="Archives",
-        verdict=f"{many(bad, 'archive')} needing attention" if bad else many(len(rows), "archive"),
+        verdict=headline,
         refresh=REFRESH,
         links=links,
         script_file="frame.js",
         verdict_class=verdict_class(kind),
         headline=headline,
+        held=_held(lines),
         lines=lines,
         now=now.isoformat(),
     )
@@ -309,21 +336,29 @@ def _left(moment: str, now: datetime) -> float:
 
 
 def _headline(lines: Sequence[_Line]) -> tuple[str, str]:
-    """Return the headline for all archives, and its colour."""
+    """Return the headline for all archives, by the worst of them, and its colour."""
     if not lines:
         return "No archives", "quiet"
+    count = Counter(line.judged.state for line in lines)
+    urgent = sum(line.status.is_urgent for line in lines if not line.judged.why)
+    said = [
+        *(f"{count[state]:,} {state.words}" for state in reversed(Readiness) if count[state]),
+        *([f"{urgent:,} needing attention"] if urgent else []),
+    ]
+    kinds = {STATE_KINDS[state] for state in count} | {headline_kind(one.status for one in lines)}
+    return f"{many(len(lines), 'archive')}: {', '.join(said)}", worst_kind(kinds)
+
+
+def _held(lines: Sequence[_Line]) -> str:
     seen = [line.row.overview for line in lines if line.row.overview]
     records, size = (sum(overview[key] for overview in seen) for key in ("records", "bytes"))
-    held = f"{many(records, 'record')} in {size_text(size)}"
-    archives = many(len(lines), "archive")
-    kind = headline_kind(line.status for line in lines)
-    if kind == "bad":
-        bad = sum(line.status.is_urgent for line in lines)
-        return f"{bad:,} of {archives} needing attention; {held}", kind
-    if kind == "good":
-        return f"{archives}, no problems: {held}", kind
-    waiting = sum(line.status.kind != "good" for line in lines)
-    return f"{archives}, {waiting:,} not validated yet: {held}", kind
+    return f"{many(records, 'record')} in {size_text(size)}"
+
+
+def worst_kind(kinds: Iterable[str]) -> str:
+    """Return the worst of some colours of headlines."""
+    known = {*kinds}
+    return next(kind for kind in ("bad", "warning", "quiet", "good") if kind in known)
 
 
 def verdict_class(kind: str) -> str:

@@ -34,9 +34,12 @@ from kafka_drain.pages.restores import ArchiveRestores, restores_page
 from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.pages.archives import (
+    LIST_SECONDS,
+    PAGE_SECONDS,
     find,
     find_all,
     is_damage,
+    looks_at,
     opened,
     page_beside,
     placed_findings,
@@ -160,10 +163,11 @@ def archives(session: Any, rights: Rights) -> Answer:
 
 
 def archives_as_json(session: Any, rights: Rights) -> Answer:
-    """Return the list as JSON: name, archive, verdict, problem and overview of each archive."""
+    """Return the list as JSON: state, sentence, verdict, overview and more of each archive."""
     now = datetime.now(timezone.utc)
     rows = [
         {
+            **_judged(row, now),
             "name": row.name,
             "archive": row.archive,
             "verdict": row.verdict,
@@ -174,6 +178,11 @@ def archives_as_json(session: Any, rights: Rights) -> Answer:
         for row in _rows(session, rights.dag_ids, rights)
     ]
     return Answer(json.dumps({"archives": rows}), _JSON)
+
+
+def _judged(row: ArchiveRow, now: datetime) -> dict[str, Any]:
+    judged = row.judge(now)
+    return {"state": judged.state.value, "sentence": judged.sentence, "why": judged.why}
 
 
 def restores(session: Any, rights: Rights) -> Answer:
@@ -209,7 +218,8 @@ def archive(session: Any, dag_id: str, rights: Rights, *, may_see_records: bool 
         may_see_records: Whether the user may also see records.
     """
     address = _archive_url(dag_id)
-    rows = [row for row in _rows(session, [dag_id], rights) if row.page == address]
+    listed = _rows(session, [dag_id], rights, PAGE_SECONDS)
+    rows = [row for row in listed if row.page == address]
     if not rows:
         return _not_found(f"DAG {dag_id} doesn't drain to an archive.")
     [row], history, placed = rows, History(), NOTHING
@@ -436,12 +446,15 @@ def _places(session: Any, dag_ids: Collection[str], rights: Rights) -> dict[str,
     return {page: place for page, place in places.items() if dag_of(page) in shown}
 
 
-def _rows(session: Any, dag_ids: Collection[str], rights: Rights) -> list[ArchiveRow]:
+def _rows(
+    session: Any, dag_ids: Collection[str], rights: Rights, seconds: float = LIST_SECONDS
+) -> list[ArchiveRow]:
     places = _places(session, dag_ids, rights)
     groups = groups_of(session, places)
     drains = {page: {dag_of(page), *groups.get(page, ())} for page in places}
     runs = last_runs(session, drains, rights.of(set[str]().union(*drains.values())))
     found = find_all(list(places.values()))
+    looks = looks_at(list(places.values()), found, seconds)
     return [
         ArchiveRow(
             name=place.name,
@@ -453,6 +466,7 @@ def _rows(session: Any, dag_ids: Collection[str], rights: Rights) -> list[Archiv
             problem=of.problem,
             is_damaged=of.is_damaged,
             runs=runs.get(dag_id, ()),
+            looked=look,
         )
-        for (dag_id, place), of in zip(places.items(), found, strict=True)
+        for (dag_id, place), of, look in zip(places.items(), found, looks, strict=True)
     ]

@@ -19,6 +19,7 @@ from kafka_drain.archive.history import History
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.status import read_overview
 from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
+from kafka_drain.looking import Look, look_at
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.pages.restores import Restore
 from kafka_drain.republish.restores import Restores
@@ -33,6 +34,11 @@ STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
 PATIENCE = 10.0
 #: Time for which a connection isn't read again, in seconds.
 ACCESS_SECONDS = 300.0
+#: Age of a look at an archive's files from which it is looked at again, in seconds: for the list,
+#: and for its own page.
+LIST_SECONDS, PAGE_SECONDS = 900.0, 60.0
+#: Time for which a page waits for looks, in seconds: those that take longer are for the next one.
+LOOK_PATIENCE = 3.0
 
 _access: dict[str, tuple[float, StoreAccess]] = {}
 _access_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -40,6 +46,33 @@ _restores = Restores()
 #: By connection and parent folder: archives that hang take no thread of those elsewhere.
 _readers: defaultdict[tuple[str, str], ThreadPoolExecutor] = defaultdict(
     lambda: ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A look that is kept, or under way.
+
+    Attributes:
+        overview: Result of the newest validation when it began.
+        began: When that was, by the monotonic clock.
+    """
+
+    overview: Mapping[str, Any] | None
+    began: float
+    looking: Future[Look]
+
+    def is_of(self, overview: Mapping[str, Any] | None, seconds: float) -> bool:
+        """Return whether it is still good: nothing was validated since, and it isn't too old."""
+        is_young = not self.looking.done() or time.monotonic() - self.began <= seconds
+        return self.overview == overview and is_young
+
+
+_looks: dict[Place, _Held] = {}
+_looks_lock = threading.Lock()
+#: Threads of their own: looks that take long hold up no overview.
+_lookers: defaultdict[tuple[str, str], ThreadPoolExecutor] = defaultdict(
+    lambda: ThreadPoolExecutor(4, thread_name_prefix="kafka-drain-look")
 )
 
 
@@ -72,18 +105,57 @@ class FoundRestores(_Found):
 
 
 @dataclass(frozen=True)
+class FoundLook(_Found):
+    """What was seen of an archive's files, or why it can't be read."""
+
+    look: Look | None = None
+
+
+@dataclass(frozen=True)
 class FoundStart(_Found):
     """Whether an archive's first drain has begun; None and why, if the archive can't be read."""
 
     is_begun: bool | None = None
 
 
-F = TypeVar("F", Found, FoundRestores, FoundStart)
+F = TypeVar("F", Found, FoundLook, FoundRestores, FoundStart)
 
 
 def find_all(places: Sequence[Place]) -> list[Found]:
     """Read several archives in parallel, because stores are slow, and return what is known."""
     return _read_all(find, Found, places)
+
+
+def looks_at(places: Sequence[Place], found: Sequence[Found], seconds: float) -> list[Look | None]:
+    """Look at the files of several archives; None for one that takes longer than a page waits.
+
+    Args:
+        places: The archives.
+        found: Their overviews; one that can't be read isn't looked at.
+        seconds: Age from which a look is too old.
+    """
+    held: list[_Held | None] = []
+    with _looks_lock:
+        for place, of in zip(places, found, strict=True):
+            look = None if of.problem else _looks.get(place)
+            if not of.problem and (look is None or not look.is_of(of.overview, seconds)):
+                looking = _of_store(_lookers, place).submit(_look, place)
+                look = _looks[place] = _Held(of.overview, time.monotonic(), looking)
+            held.append(look)
+    wait([look.looking for look in held if look], timeout=LOOK_PATIENCE)
+    return [look.looking.result() if look and look.looking.done() else None for look in held]
+
+
+def _look(place: Place) -> Look:
+    found = _if_readable(place, lambda root: _looked(Archive.at(root), place), FoundLook)
+    return found.look or Look(place.archive, found.problem, found.is_damaged)
+
+
+def _looked(archive: Archive, place: Place) -> FoundLook:
+    look = look_at(archive, place.archive)
+    if look.is_damaged and not archive.exists and not archive.has_lost_document:
+        return FoundLook(problem="nothing has been drained to it yet", is_damaged=True)
+    return FoundLook(look=look)
 
 
 def restores_of_all(places: Sequence[Place]) -> list[FoundRestores]:
@@ -100,13 +172,15 @@ def start_of(place: Place) -> FoundStart:
 def _read_all(
     read: Callable[[Place], F], kind: Callable[..., F], places: Sequence[Place]
 ) -> list[F]:
-    reading = [_reader_of(place).submit(read, place) for place in places]
+    reading = [_of_store(_readers, place).submit(read, place) for place in places]
     wait(reading, timeout=PATIENCE)
     return [_found(future, kind) for future in reading]
 
 
-def _reader_of(place: Place) -> ThreadPoolExecutor:
-    return _readers[place.conn_id, place.archive.rpartition("/")[0]]
+def _of_store(
+    pools: Mapping[tuple[str, str], ThreadPoolExecutor], place: Place
+) -> ThreadPoolExecutor:
+    return pools[place.conn_id, place.archive.rpartition("/")[0]]
 
 
 def _found(future: Future[F], kind: Callable[..., F]) -> F:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,19 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.pages import archive as module
 from kafka_drain.pages.archive import ROWS, archive_page
 from kafka_drain.pages.drawings import Drawing
-from kafka_drain.pages.overview import REFRESH, ArchiveRow, Doing
+from kafka_drain.pages.overview import REFRESH, ArchiveRow, Doing, Run
 from kafka_drain.pages.placing import NOTHING, Placed
 from kafka_drain.pages.tasks import BUSY
 from tests.kafka_drain.golden import P0, P1
+from tests.kafka_drain.pages.looks import looked
 from tests.kafka_drain.pages.test_remedies import OVERVIEW
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
-ROW = ArchiveRow("flights", "/a", "/dag", overview=OVERVIEW | {"verdict": "complete"})
-FOUND = replace(ROW, overview=OVERVIEW | {"verdict": "findings", "findings": {"file_missing": 1}})
+HOUR = timedelta(hours=1)
+COMPLETE = OVERVIEW | {"verdict": "complete"}
+DAMAGED_NOW = OVERVIEW | {"verdict": "findings", "findings": {"file_missing": 1}}
+ROW = ArchiveRow("flights", "/a", "/dag", overview=COMPLETE, looked=looked(COMPLETE))
+FOUND = replace(ROW, overview=DAMAGED_NOW, looked=looked(DAMAGED_NOW))
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +90,7 @@ def test_archive_page_proven(history: History) -> None:
 @pytest.mark.parametrize(
     ("row", "placed"),
     [
-        (replace(ROW, overview=None), NOTHING),
+        (replace(ROW, overview=None, looked=looked(None)), NOTHING),
         (replace(ROW, problem="a receipt: bad"), NOTHING),
         (replace(ROW, problem="overview.json: bad", is_damaged=True), NOTHING),
         # Such as with a report that is gone: any offset may be the damaged one.
@@ -226,3 +230,64 @@ def test_archive_page_newest_receipts_first(history: History, tmp_path: Path) ->
         (run.receipt for run in history.runs), reverse=True
     )
     assert len(seen(shown)["Generations and windows"]) == 2
+
+
+SEAL = datetime(2026, 11, 22, 9, 5, tzinfo=timezone.utc)
+
+
+def hourly(*gaps: str) -> History:
+    """Runs that were sealed at 09:05 and each hour after, the newest ones with these gaps."""
+    history = History()
+    for number in range(3):
+        lost = {gaps[number - 3 + len(gaps)]: 1} if number >= 3 - len(gaps) else {}
+        run = SealedRun(
+            *(f"{number}.json", 1, number, (SEAL + number * HOUR).isoformat(), 9, 9, 1, 9),
+            {P0: Cell(9, 9), P1: Cell(9, 9, lost)},
+        )
+        history.add_run(run)
+    return history
+
+
+def strip(row: ArchiveRow, history: History, placed: Placed = NOTHING) -> list[str]:
+    """Return the hours from 09:00 to 12:00 as the page shows them."""
+    return [hour.state.value for hour in page(row, history, placed)["strip"].hours]
+
+
+def test_archive_page_hours() -> None:
+    """An hour is green only if the last validation has proven what was sealed of it."""
+    until = {"drained_until": "2026-11-22T11:58:00+00:00"}
+    green = replace(ROW, overview=COMPLETE | until)
+    red = replace(FOUND, overview=DAMAGED_NOW | until)
+
+    # The hour from 11:00 on has two minutes that Kafka has, and nobody has drained.
+    assert strip(green, hourly()) == ["covered", "covered", "late"]
+    assert strip(green, hourly("lost")) == ["covered", "lost", "lost"]
+    assert strip(green, hourly("control")) == ["covered", "covered", "late"]
+    assert strip(red, hourly(), Placed(is_complete=False)) == ["unproven", "unproven", "late"]
+    placed = Placed(frozenset({(1, "1.json", P1)}))
+    assert strip(red, hourly(), placed) == ["lost", "lost", "late"]
+    # Readers are refused by what is seen now.
+    gone = replace(green, looked=looked(COMPLETE, refused="a file is gone"))
+    assert strip(gone, hourly()) == ["unproven", "unproven", "late"]
+    assert strip(replace(green, overview=None), hourly()) == ["unproven", "late", "late"]
+    assert page(green, History())["strip"] is None
+
+
+def test_archive_page_first_screen() -> None:
+    """The page begins with the sentence that `kafka-drain status` says, and what to do."""
+    shown = page(ROW, hourly())
+    assert shown["judged"] == looked(COMPLETE).judge(NOW)
+    assert (shown["verdict"], shown["verdict_class"], shown["what_to_do"]) == (
+        "ready",
+        "verdict",
+        "",
+    )
+
+    later = archive_page(ROW, hourly(), NOW + 24 * HOUR, "/receipts")
+    assert (later["verdict"], later["verdict_class"]) == ("unknown", "verdict late")  # type: ignore[index]
+
+    # A run has failed since: what is there is ready all the same, and the page isn't green.
+    failed = Run("failed", "", "/r", began=NOW.isoformat(), ended=NOW.isoformat())
+    shown = page(replace(ROW, runs=[failed]), hourly())
+    assert (shown["verdict"], shown["verdict_class"]) == ("ready", "verdict late")
+    assert "clear the failed task" in shown["what_to_do"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +19,7 @@ from kafka_drain.pages.overview import (
     shown_task,
     verdict_text,
 )
+from tests.kafka_drain.pages.looks import looked
 from tests.kafka_drain.pages.test_remedies import OVERVIEW
 from tests.tables import each_of
 
@@ -132,7 +133,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def named(name: str, **changes: Any) -> ArchiveRow:
-    return replace(ROW, name=name, **changes)
+    look = looked(changes.get("overview", COMPLETE))
+    return replace(ROW, name=name, **{"looked": look, **changes})
 
 
 def test_overview_page_order(shown: Any) -> None:
@@ -148,25 +150,26 @@ def test_overview_page_order(shown: Any) -> None:
     page = shown(rows, NOW)
 
     assert [line.row.name for line in page["lines"]] == ["b", "d", "e", "a", "c"]
-    assert page["headline"] == "2 of 5 archives needing attention; 8 records in 12 bytes"
-    assert page["verdict"] == "2 archives needing attention"
+    assert page["headline"] == page["verdict"] == "5 archives: 1 not ready, 2 unknown, 2 ready"
+    assert page["held"] == "8 records in 12 bytes"
     assert page["verdict_class"] == "verdict findings"
     assert [line.why for line in page["lines"] if line.row.problem] == ["no access"]
 
 
 def test_overview_page_headline(shown: Any) -> None:
-    """The list is green only if each archive is."""
+    """The list is green only if each archive is, and they are still when it is shown."""
     empty = shown([], NOW)
     assert (empty["headline"], empty["now"]) == ("No archives", NOW.isoformat())
     green = shown([named("a"), named("b")], NOW)
     assert (green["headline"], green["verdict_class"]) == (
-        "2 archives, no problems: 4 records in 6 bytes",
+        "2 archives: 2 ready",
         "verdict",
     )
+    later = shown([named("a"), named("b")], NOW + timedelta(days=1))
+    assert (later["headline"], later["verdict_class"]) == ("2 archives: 2 unknown", "verdict late")
     waiting = shown([named("a"), named("b", overview=None)], NOW)
-    assert waiting["headline"] == "2 archives, 1 not validated yet: 2 records in 3 bytes"
-    assert waiting["verdict"] == "2 archives"
-    assert waiting["verdict_class"] == "verdict waiting"
+    assert waiting["headline"] == "2 archives: 1 unknown, 1 ready"
+    assert waiting["verdict_class"] == "verdict late"
 
 
 @each_of(
