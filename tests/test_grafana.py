@@ -16,6 +16,7 @@ from tests.kafka_drain.archive.test_drill_status import NOW, drill
 GRAFANA = Path(__file__).resolve().parents[1] / "docs" / "grafana"
 DASHBOARD = json.loads((GRAFANA / "kafka-drain.json").read_text())
 PAGE = (GRAFANA.parent / "airflow-ui.md").read_text()
+ALERTS = yaml.safe_load((GRAFANA / "alerts.yml").read_text())
 MAPPINGS = yaml.safe_load((GRAFANA / "statsd-mapping.yml").read_text())["mappings"]
 
 
@@ -56,11 +57,13 @@ def told() -> list[tuple[str, dict[str, str]]]:
         ("records", "offsets", "files", "bytes", "lag", "unsealed_segments"), 1
     )
     overview |= {"verdict": "complete", "gaps": {"lost": 1}, "findings": {"file_missing": 1}}
+    overview["drained_until"] = overview["validated_at"] = "2026-11-22T11:00:00+00:00"
     overview["expires_at"] = "2026-11-22T12:00:00+00:00"
     before = metrics.Stats
     metrics.Stats = Gauges()  # type: ignore[assignment, misc]
     try:
         metrics.tell_overview("orders", overview, 1.0)
+        metrics.tell_ready("orders", is_ready=True)
         metrics.tell_drain("orders", dict.fromkeys(metrics._DRAIN, 1))
         metrics.tell_republish("orders", dict.fromkeys(metrics._REPUBLISH, 1))
         metrics.tell_drills("orders", DrillStatus.of([drill(1)], None, NOW))
@@ -96,10 +99,23 @@ def test_dashboard_asks_for_what_is_sent() -> None:
     """No panel waits for a metric that nobody sends."""
     asked = set(re.findall(r"kafka_drain_\w+", json.dumps(DASHBOARD)))
 
-    assert len(DASHBOARD["panels"]) == 14
+    assert len(DASHBOARD["panels"]) == 16
     assert asked <= sent().keys()
     # Everything but what other figures say as well.
     assert sent().keys() - asked == {"kafka_drain_drain_records", "kafka_drain_archive_offsets"}
+
+
+def test_alerts_ask_for_what_is_sent() -> None:
+    """No rule waits for a metric that nobody sends, and each says where to read on."""
+    rules = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+
+    for rule in rules:
+        asked = set(re.findall(r"kafka_drain_\w+", rule["expr"]))
+        assert asked
+        assert asked <= sent().keys()
+        assert (GRAFANA.parents[1] / rule["annotations"]["runbook"]).is_file()
+        assert "{{ $labels.pipeline }}" in rule["annotations"]["summary"]
+    assert [rule["alert"] for rule in rules] == ["KafkaDrainNotReady", "KafkaDrainNotProven"]
 
 
 def test_dashboard_panels_apart() -> None:

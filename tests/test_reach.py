@@ -14,7 +14,7 @@ REACH = {
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
         (249, 31_534),
     ),
-    "reading": ({"kafka_drain.reading"}, (73, 10_214)),
+    "reading": ({"kafka_drain.reading"}, (73, 10_215)),
 }
 
 

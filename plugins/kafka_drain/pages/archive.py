@@ -33,6 +33,7 @@ from kafka_drain.pages.drawings import (
 from kafka_drain.pages.drills import show_drills
 from kafka_drain.pages.hours import Stint, Strip, strip_of
 from kafka_drain.pages.humanize import many, size_text, time_text
+from kafka_drain.pages.next_step import next_step
 from kafka_drain.pages.overview import (
     REFRESH,
     STATE_KINDS,
@@ -44,7 +45,7 @@ from kafka_drain.pages.overview import (
     worst_kind,
 )
 from kafka_drain.pages.placing import NOTHING, Placed
-from kafka_drain.pages.remedies import next_step, remedies, standing_remedy
+from kafka_drain.pages.remedies import remedies, standing_remedy
 from kafka_drain.pages.rendering import render
 from kafka_drain.pages.tasks import BUSY, ShownTask
 from kafka_drain.pages.timeline import Stretch, is_of_calendar, time_axis

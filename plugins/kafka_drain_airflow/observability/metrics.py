@@ -43,8 +43,8 @@ def tell_overview(
     """Report an archive's state after a validation.
 
     Sets archive.records, .offsets, .files, .bytes, .lag (offsets), .unsealed_segments, .complete (1
-    or 0), .validated_at (seconds since 1970), .hours_to_expiry (if known), .gaps.<reason>
-    (offsets), .findings.<reason>, and validate.seconds.
+    or 0), .validated_at and .drained_until (seconds since 1970, if known), .hours_to_expiry (if
+    known), .gaps.<reason> (offsets), .findings.<reason>, and validate.seconds.
 
     Args:
         before: The state before: backends keep a gauge's last value, so what is over is 0 once.
@@ -55,14 +55,18 @@ def tell_overview(
     if overview.get("expires_at"):
         left = datetime.fromisoformat(overview["expires_at"]) - (now or datetime.now(timezone.utc))
         told["archive.hours_to_expiry"] = round(left.total_seconds() / 3600, 2)
-    if overview.get("validated_at"):
-        told["archive.validated_at"] = int(
-            datetime.fromisoformat(overview["validated_at"]).timestamp()
-        )
+    for name in ("validated_at", "drained_until"):
+        if overview.get(name):
+            told[f"archive.{name}"] = int(datetime.fromisoformat(overview[name]).timestamp())
     for kind in ("gaps", "findings"):
         told |= {f"archive.{kind}.{name}": 0 for name in (before or {}).get(kind, ())}
         told |= {f"archive.{kind}.{name}": number for name, number in overview[kind].items()}
     _tell(pipeline, told)
+
+
+def tell_ready(pipeline: str, *, is_ready: bool) -> None:
+    """Report whether an archive could be restored: archive.ready, 1 or 0."""
+    _tell(pipeline, {"archive.ready": int(is_ready)})
 
 
 def tell_drills(pipeline: str, status: DrillStatus) -> None:

@@ -57,7 +57,8 @@ class WatchOperator(FormOperator):
     """Wait until drains are due, and return the runs to trigger.
 
     Waits in the triggerer, and so occupies no worker. One task watches all pipelines. It returns
-    with no runs every hour, so that the next one reads DAG file and archives again.
+    with no runs every hour, so that the next one reads DAG file and archives again, and reports
+    whether each could be restored (the gauge ``archive.ready``).
 
     Returns a list of ``trigger_dag_id``, ``trigger_run_id`` and ``conf`` for
     ``TriggerDagRunOperator.expand_kwargs``; ``conf["reason"]`` says why. A drain isn't returned
@@ -99,6 +100,7 @@ class WatchOperator(FormOperator):
         """
         now = datetime.now(timezone.utc)
         runs, trigger = self._look(context, now)
+        self._tell_ready(now)
         if runs:
             return runs
         if self.deferrable:
@@ -142,6 +144,24 @@ class WatchOperator(FormOperator):
                 # The triggerer can't tell, or would end at once: look again in the next period.
                 until = min(until, period.end)
         return runs, BacklogTrigger(watched, until.isoformat(), self.poll_seconds)
+
+    def _tell_ready(self, now: datetime) -> None:
+        """Report whether each archive could be restored; no trouble with that stops the watch."""
+        from kafka_drain.archive.archive import Archive
+        from kafka_drain.archive.readiness import Readiness
+        from kafka_drain.looking import look_at
+        from kafka_drain_airflow.observability.metrics import tell_ready
+
+        for pipeline in self.pipelines:
+            is_ready = False
+            try:
+                with archive_access(pipeline):
+                    judged = look_at(Archive.at(pipeline.archive), pipeline.archive).judge(now)
+                is_ready = judged.state is Readiness.READY
+                self.log.info("%s", judged.sentence)
+            except Exception:
+                self.log.exception("%s: not known whether it could be restored", pipeline.name)
+            tell_ready(pipeline.name, is_ready=is_ready)
 
     def _look_at(
         self, context: Context, pipeline: Pipeline, period: Period, now: datetime

@@ -29,7 +29,7 @@ from kafka_drain.pages.commands import Reach, pasteable
 from kafka_drain.pages.finding_values import filled, values_of
 from kafka_drain.pages.overview import ArchiveRow, Run, overview_page
 from kafka_drain.pages.placing import place_findings
-from kafka_drain.pages.remedies import EndedRun, next_step, remedies, standing_remedy
+from kafka_drain.pages.remedies import EndedRun, remedies, standing_remedy
 from kafka_drain.pages.report import report_page
 from kafka_drain.pages.restores import ArchiveRestores, Restore, restores_page
 from kafka_drain.proof.fingerprints import note_name
@@ -37,8 +37,6 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealed_files import unknown_contents
 from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.reprocess.plan import parse_cut
-from tests.kafka_drain.archive.test_drill_status import drill
-from tests.kafka_drain.pages.looks import looked
 from tests.tables import each_of
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
@@ -381,35 +379,3 @@ def test_status_contents_unknown() -> None:
     row = ArchiveRow("flights", ARCHIVE, "/dag", overview=overview)
 
     assert row.status(NOW).words == "complete, some contents unknown"
-
-
-@each_of(
-    ("overview", "seen", "standing", "begins"),
-    [
-        ({}, {}, "", ""),
-        # What the last validation found says best what mends it.
-        ({"findings": {"file_missing": 1}}, {"refused": "gone"}, "S", "restore the file"),
-        ({}, {"refused": "gone"}, "S", "`kafka-drain validate /a` says what is missing"),
-        ({}, {"drills": [drill(1, "failed")]}, "S", "S"),
-        ({}, {"drills": [drill(1, "failed")]}, "", "Mend what the drill says"),
-        ({"findings": {"content_unknown": 1}}, {}, "", "the warning stays"),
-        ({"findings": {"content_unknown": 1}}, {"unsealed": 1}, "", "Trigger a run, or run `kaf"),
-        ({"validated_at": "2026-11-20T11:55:00+00:00"}, {}, "", "Trigger a run, or run `kaf"),
-        ({}, {"problem": "no access"}, "S", "S"),
-        ({}, {"problem": "no access"}, "", ""),
-    ],
-)
-def test_next_step(
-    overview: dict[str, Any], seen: dict[str, Any], standing: str, begins: str
-) -> None:
-    """Of all that could be done, the page says first what helps first; nothing if that is right."""
-    reach, now = Reach("/a"), NOW
-    known = OVERVIEW | {"verdict": "complete"} | overview
-    if "file_missing" in known["findings"]:
-        known["verdict"] = "findings"
-    judged = looked(known, **seen).judge(now)
-
-    step = next_step(judged, remedies(known, reach), standing, reach)
-
-    assert step.startswith(begins)
-    assert bool(step) is bool(begins)
