@@ -34,6 +34,7 @@ class Totals:
     commands: int = 0
     killed: int = 0
     green: int = 0
+    ready: int = 0
     simulated: float = 0.0
 
     def add(self, played: Played) -> None:
@@ -42,6 +43,7 @@ class Totals:
         self.commands += played.commands
         self.killed += played.killed
         self.green += played.ended_green
+        self.ready += played.ready
         self.simulated += played.seconds
 
     def line(self, seconds: float) -> str:
@@ -49,7 +51,7 @@ class Totals:
         return (
             f"{self.histories:,} histories of {self.steps:,} steps: {self.commands:,} commands, "
             f"{self.killed:,} of them killed; {self.green:,} ended green, the others had lost "
-            f"records that are nowhere else; {self.histories * a_minute:,.0f} histories, "
+            f"records that are nowhere else; called ready {self.ready:,} times; {self.histories * a_minute:,.0f} histories, "
             f"{self.steps * a_minute:,.0f} steps and "
             f"{timedelta(seconds=round(self.simulated * a_minute))} of simulated time a minute"
         )

@@ -268,6 +268,10 @@ class FakeConsumer:
     def unassign(self) -> None:
         self._positions = {}
 
+    def incremental_unassign(self, partitions: Iterable[KafkaTopicPartition]) -> None:
+        for each in partitions:
+            del self._positions[each.topic, each.partition]
+
     def pause(self, partitions: Iterable[KafkaTopicPartition]) -> None:
         for each in partitions:
             self._positions[each.topic, each.partition].is_paused = True

@@ -16,7 +16,9 @@ take. After each step it holds that
   well; where nobody has drained over a lost segment's records yet, the verdict is red until
   somebody was told of each;
 - a record that was changed before its batch was sealed is found, or there is a warning that
-  contents can't be verified: when the note and Kafka's own copy are lost, nobody knows them.
+  contents can't be verified: when the note and Kafka's own copy are lost, nobody knows them;
+- an archive that is called ready has each record that is owed, in files of the right size, as it
+  was committed.
 
 At the end the archive has to come to a green verdict, unless what was damaged is nowhere else.
 """
@@ -39,7 +41,10 @@ import pyarrow.parquet as pq
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
+from kafka_drain.archive.readiness import Readiness
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import KafkaDrainError
+from kafka_drain.looking import look_at
 from kafka_drain.verify_archive import Verifier
 from tests.histories.truth import PARTITIONS, Place, Record
 
@@ -223,6 +228,7 @@ class History:
         commands: How many commands were run.
         killed: How many of them didn't live to their end.
         ended_green: Whether the archive came back to a green verdict.
+        ready: How often the archive was called ready.
     """
 
     world: World
@@ -247,6 +253,7 @@ class History:
     commands: int = 0
     killed: int = 0
     ended_green: bool = False
+    ready: int = 0
     _requests: int = 0
     _republished: int = 0
     _is_mirrored: bool = False
@@ -691,6 +698,23 @@ class History:
             assert self.topic.committed.get(place) == record, f"{place} isn't what was committed"
             assert place not in self.erased, f"{place} was erased"
             seen.add(place)
+        self.judge_readiness()
+
+    def judge_readiness(self) -> None:
+        """Hold that an archive that is called ready can be restored: all of its files are read."""
+        judged = look_at(self.archive, str(self.folder)).judge(utc_now())
+        if judged.state is not Readiness.READY:
+            return
+        self.ready += 1
+        said = f"called ready ({judged.sentence})"
+        for file in self.files():
+            path = self.folder / file.path
+            is_there = path.exists() and path.stat().st_size == file.bytes
+            assert is_there, f"{said}, and {file.path} isn't there"
+        for place, record in self.read(as_changed=True):
+            assert self.topic.committed.get(place) == record, f"{said}, and {place} was changed"
+        missing = self.missing()
+        assert not missing, f"{said}, and {len(missing)} records aren't there: {min(missing)}"
 
     def judge_mirror(self) -> None:
         """Hold that a mirror has what was committed, once each."""

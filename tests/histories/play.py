@@ -32,6 +32,7 @@ class Played:
         commands: How many commands were run.
         killed: How many of them were killed.
         ended_green: Whether it ended with a green verdict.
+        ready: How often its archive was called ready.
         left: Its steps.
     """
 
@@ -43,6 +44,7 @@ class Played:
     commands: int
     killed: int
     ended_green: bool
+    ready: int
     left: Sequence[Step] = field(default=())
 
     @property
@@ -90,6 +92,7 @@ def play(seed: int, *, steps: int, only: Sequence[Step] | None = None) -> Played
             history.commands,
             history.killed,
             history.ended_green,
+            history.ready,
             drawn,
         )
     finally:
