@@ -51,7 +51,8 @@ class Totals:
         return (
             f"{self.histories:,} histories of {self.steps:,} steps: {self.commands:,} commands, "
             f"{self.killed:,} of them killed; {self.green:,} ended green, the others had lost "
-            f"records that are nowhere else; called ready {self.ready:,} times; {self.histories * a_minute:,.0f} histories, "
+            f"records that are nowhere else; called ready {self.ready:,} times; "
+            f"{self.histories * a_minute:,.0f} histories, "
             f"{self.steps * a_minute:,.0f} steps and "
             f"{timedelta(seconds=round(self.simulated * a_minute))} of simulated time a minute"
         )

@@ -385,6 +385,18 @@ MISTAKES = (
         "replaced | there & snapshot.fold.gone",
         "replaced",
     ),
+    Mistake(
+        "an archive whose readers are refused is ready",
+        "kafka_drain.archive.readiness:judge_readiness",
+        "if evidence.refused else []",
+        "if evidence.pipeline is None else []",
+    ),
+    Mistake(
+        "an archive is ready before what was drained since is sealed",
+        "kafka_drain.archive.readiness:_doubts",
+        "elif evidence.unsealed:",
+        "elif evidence.pipeline is None:",
+    ),
 )
 
 

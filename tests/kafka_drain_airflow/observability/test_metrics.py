@@ -85,6 +85,26 @@ def test_tell_overview_findings(told: Gauges) -> None:
     assert "kafka_drain.orders.archive.lag" not in told.values
 
 
+def test_tell_overview_times(told: Gauges) -> None:
+    """Times are seconds since 1970: a gauge that nobody sets again grows old."""
+    times = {"validated_at": "2026-11-22T12:00:00+00:00", "drained_until": None}
+    metrics.tell_overview("orders", overview(**times), 1)
+    assert told.values["kafka_drain.orders.archive.validated_at"] == NOW.timestamp()
+    assert "kafka_drain.orders.archive.drained_until" not in told.values
+
+    until = "2026-11-22T11:00:00.000+00:00"
+    metrics.tell_overview("orders", overview(**times | {"drained_until": until}), 1)
+    assert told.values["kafka_drain.orders.archive.drained_until"] == NOW.timestamp() - 3600
+
+
+def test_tell_ready(told: Gauges) -> None:
+    """Whether an archive could be restored is 1 or 0."""
+    metrics.tell_ready("orders", is_ready=True)
+    assert told.values == {"kafka_drain.orders.archive.ready": 1}
+    metrics.tell_ready("orders", is_ready=False)
+    assert told.values == {"kafka_drain.orders.archive.ready": 0}
+
+
 def test_tell_constant_names(told: Gauges) -> None:
     """Each gauge is also sent under a name without pipeline or reason: those are tags."""
     seen = overview(verdict="findings", gaps={"control": 5, "lost": 1}, findings={"torn": 2})

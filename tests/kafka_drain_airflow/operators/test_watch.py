@@ -16,12 +16,16 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.watch import Watch
 from kafka_drain.errors import ConfigError, KafkaUnavailableError, StoreUnavailableError
+from kafka_drain.proof.report import note_overview
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.lease import hold_lease
+from kafka_drain_airflow.observability import metrics
 from kafka_drain_airflow.operators import watch
 from kafka_drain_airflow.operators.watch import Period, WatchOperator, check_watched
 from kafka_drain_airflow.watch_dag import create_watch_dag
 from tests.kafka_drain.drain.test_preflight import A0, A1, drained_archive
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.golden import golden_cluster, sealed_copy
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 LAG = "a lag of 10 offsets reached the limit of 10"
@@ -234,6 +238,35 @@ def test_watch_resume(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> No
 
     kafka(monkeypatch, end=20)
     assert operator.resume(context_of(), {"p": "a lag"}) == []
+
+
+def test_watch_tells_ready(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look says whether an archive could be restored; what can't be told isn't ready."""
+    told: dict[str, bool] = {}
+    monkeypatch.setattr(
+        metrics, "tell_ready", lambda name, *, is_ready: told.update({name: is_ready})
+    )
+    sealed = sealed_copy(tmp_path / "sealed")
+    note_overview(sealed, validate_archive(sealed, golden_cluster()), "reports/r.json")
+    ready = pipeline.model_copy(update={"name": "golden", "archive": str(sealed.root)})
+    lost = pipeline.model_copy(update={"name": "lost", "archive": str(tmp_path / "lost")})
+
+    @contextmanager
+    def access(of: Pipeline) -> Iterator[None]:
+        if of.name == "down":
+            raise StoreUnavailableError("no response")
+        yield
+
+    monkeypatch.setattr(watch, "archive_access", access)
+    down = pipeline.model_copy(update={"name": "down"})
+
+    monkeypatch.setattr(WatchOperator, "_look", lambda *_: (["a run"], None))
+
+    assert operator_of(down, lost, pipeline, ready).execute(context_of()) == ["a run"]
+
+    assert told == {"down": False, "lost": False, "p": False, "golden": True}
 
 
 def test_watch_on_worker(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,11 @@ import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from upath import UPath
 
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands import status
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import ArchiveError
+from kafka_drain.looking import MAX_AGE, Look
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain_airflow.pages import archives
@@ -33,6 +37,7 @@ ON_S3 = "s3://bucket/orders"
 def forgotten() -> None:
     """Forget what other tests' connections gave."""
     archives._access.clear()
+    archives._looks.clear()
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, login: str) -> None:
@@ -99,6 +104,68 @@ def test_find_all_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archives.find_all([Place("s3://b/a", "slow"), Place("s3://b/b", "fast")])
 
     assert fast.is_set()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """An archive that was found complete now."""
+    sealed = sealed_copy(tmp_path / "archive")
+    note_overview(sealed, validate_archive(sealed, golden_cluster()), "reports/r.json")
+    return Place(str(sealed.root))
+
+
+def looks(place: Place, seconds: float = archives.LIST_SECONDS) -> Any:
+    """Return what pages know of an archive's files."""
+    [look] = archives.looks_at([place], archives.find_all([place]), seconds)
+    return look
+
+
+def test_looks_at(place: Place) -> None:
+    """A page's look is as `kafka-drain status`, and is kept until it is old, or a validation."""
+    look = looks(place)
+    now = utc_now()
+    said = status.look(place.archive, MAX_AGE, now)
+    assert (look.judge(now).state.value, look.judge(now).sentence) == ("ready", said["sentence"])
+
+    next(Path(place.archive).glob("generations/*/data/**/part-*")).unlink()
+    # The list has the earlier look; it ages all the same.
+    assert looks(place) is look
+    assert look.judge(now + 2 * MAX_AGE).state.value == "unknown"
+    assert looks(place, -1).judge(now).state.value == "not_ready"
+    archive = Archive.at(place.archive)
+    note_overview(archive, validate_archive(archive, None), "reports/s.json")
+    assert looks(place).judge(now).overview["verdict"] == "findings"
+
+
+def test_looks_at_slow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that takes long is for a later page: until then, nothing is known."""
+    ready = threading.Event()
+    monkeypatch.setattr(archives, "LOOK_PATIENCE", 0.01)
+
+    def look(archive: Archive, of: Place) -> Any:
+        assert ready.wait(30)
+        return archives.FoundLook(look=Look(of.archive))
+
+    monkeypatch.setattr(archives, "_looked", look)
+    assert looks(place) is None
+    # Nobody begins a second one meanwhile.
+    assert looks(place, -1) is None
+    monkeypatch.setattr(archives, "LOOK_PATIENCE", 30)
+    ready.set()
+    assert looks(place) == Look(place.archive)
+
+
+def test_looks_at_nothing(tmp_path: Path) -> None:
+    """Before the first drain, there is nothing; what can't be read isn't looked at."""
+    (tmp_path / "new").mkdir()
+    new, web = Place(str(tmp_path / "new")), Place("http://127.0.0.1:1/archive")
+
+    found = archives.find_all([new, web])
+    look, none = archives.looks_at([new, web], found, archives.LIST_SECONDS)
+
+    assert look is not None
+    assert look.judge(utc_now()).sentence.endswith("not ready: nothing has been drained to it yet")
+    assert none is None
 
 
 def test_find_no_connection() -> None:
