@@ -85,6 +85,8 @@ DECIDING = {
     "maintenance.retention": Deciding(),
     "offsets": Deciding("without"),
     "pages.archive_status": Deciding(),
+    "pages.hours": Deciding(),
+    "pages.next_step": Deciding(),
     "proof.content_checks": Deciding(),
     "proof.copy_checks": Deciding(),
     "proof.erasure_selection": Deciding(),

@@ -20,6 +20,7 @@ QUOTED = {"place"}
 #: executors have met, by the page that tells why a run failed.
 LATER = {
     "kafka_drain/findings.py",
+    "kafka_drain/pages/next_step.py",
     "kafka_drain/pages/remedies.py",
     "kafka_drain/pages/restores.py",
     "kafka_drain/spark/unkept_records.py",

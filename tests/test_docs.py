@@ -97,6 +97,7 @@ def test_metrics_page_names_every_metric() -> None:
         "verdict": "complete",
         "expires_at": "2026-11-22T12:00:00+00:00",
         "validated_at": "2026-11-22T12:00:00+00:00",
+        "drained_until": "2026-11-22T12:00:00+00:00",
         "gaps": {"<reason>": 1},
         "findings": {"<reason>": 1},
     }
@@ -105,6 +106,7 @@ def test_metrics_page_names_every_metric() -> None:
         metrics.tell_drain("any", dict.fromkeys(metrics._DRAIN, 1))
         metrics.tell_republish("any", dict.fromkeys(metrics._REPUBLISH, 1))
         metrics.tell_overview("any", overview, 1.0)
+        metrics.tell_ready("any", is_ready=True)
         metrics.tell_drills("any", DrillStatus.of([drill(1)], None, NOW))
     section = AIRFLOW_UI.partition("## Metrics")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.+?`) \|", section, flags=re.M)

@@ -30,7 +30,7 @@ FLOORS = {
         "data_files",
         "kafka",
         "archive",
-        "reading iceberg sizing looking",
+        "reading iceberg sizing look looking",
         "pages",
         "evidence",
         "spark",

@@ -17,8 +17,8 @@ take. After each step it holds that
   somebody was told of each;
 - a record that was changed before its batch was sealed is found, or there is a warning that
   contents can't be verified: when the note and Kafka's own copy are lost, nobody knows them;
-- an archive that is called ready has each record that is owed, in files of the right size, as it
-  was committed.
+- an archive that is called ready has each record that is owed, as it was committed, in sealed
+  files of the right size.
 
 At the end the archive has to come to a green verdict, unless what was damaged is nowhere else.
 """
@@ -711,6 +711,8 @@ class History:
             path = self.folder / file.path
             is_there = path.exists() and path.stat().st_size == file.bytes
             assert is_there, f"{said}, and {file.path} isn't there"
+            # A restore refuses those that aren't.
+            assert file.sealed is not None, f"{said}, and {file.path} isn't sealed"
         for place, record in self.read(as_changed=True):
             assert self.topic.committed.get(place) == record, f"{said}, and {place} was changed"
         missing = self.missing()

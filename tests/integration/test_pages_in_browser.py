@@ -40,6 +40,9 @@ from tests.kafka_drain.archive.test_drill_status import drill
 from tests.kafka_drain.archive.test_status import EVIL, NOW, overview
 from tests.kafka_drain.golden import sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.pages.looks import look_of
+from tests.kafka_drain.pages.test_archive import NOW as HOURS_AT
+from tests.kafka_drain.pages.test_archive import hourly
 from tests.kafka_drain.pages.test_report import full
 from tests.kafka_drain.pages.test_restores import owner, restore
 
@@ -95,13 +98,15 @@ def rows() -> list[ArchiveRow]:
     failed, good = Run("failed", "failed: r2", "/run"), Run("success", "success: r1", "/run")
     red = overview(verdict="findings", findings={"file_missing": 3}, gaps={"lost": 7})
     soon = overview(lag=7, expires_at=(NOW + timedelta(hours=1)).isoformat())
+    lost, evil = look_of(red, refused="a file is gone"), look_of(red, pipeline=EVIL, refused=EVIL)
+    seen = {"overview": overview(), "looked": look_of(overview())}
     return [
-        replace(row, overview=overview(), runs=[good]),
-        replace(row, overview=red, runs=[good, failed]),
+        replace(row, **seen, runs=[good]),
+        replace(row, overview=red, looked=lost, runs=[good, failed]),
         replace(row, overview=soon, runs=[Run("running", "running: r3", "/run")]),
         replace(row, problem="this server can't read it"),
-        row,
-        replace(row, name=EVIL, archive=EVIL, overview=red, runs=[Run(EVIL, EVIL, EVIL)]),
+        replace(row, looked=look_of(None)),
+        replace(row, name=EVIL, archive=EVIL, overview=red, looked=evil, runs=[Run(*[EVIL] * 3)]),
     ]
 
 
@@ -140,6 +145,7 @@ def pages(folder: Path) -> dict[str, str]:
         "restores": restores_page([restores, owner(problem="no way in")], NOW, links),
         "restores_empty": restores_page([], NOW, links),
         "archive_green": archive_page(green, history, NOW, "/r"),
+        "archive_hours": archive_page(green, hourly("lost"), HOURS_AT, "/r"),
         "archive_red": archive_page(red, history, NOW, "/r", failed, placed=Placed()),
         "archive_running": archive_page(running, history, NOW, "/r", doing),
         "archive_unreadable": archive_page(unreadable, History(), NOW, "/r"),
@@ -246,5 +252,5 @@ def test_pages_scripts(looked: dict[str, dict[str, Any]]) -> None:
     """Scripts draw the charts without an error, also from names that look like scripts."""
     assert {name: one["errors"] for name, one in looked.items() if one["errors"]} == {}
     drawn = {name for name, one in looked.items() if one["charts"]}
-    shown = ("green", "red", "running", "hostile", "drills")
+    shown = ("green", "hours", "red", "running", "hostile", "drills")
     assert drawn == {f"archive_{name} {width}" for name in shown for width in WIDTHS}

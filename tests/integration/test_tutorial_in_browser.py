@@ -102,7 +102,7 @@ def test_tutorial(tutorial: Tutorial) -> None:
     tutorial.look("log", f"{run}/tasks/drain", f"{FLIGHTS:,} of {FLIGHTS:,} offsets (100 %)")
     tutorial.look(
         *("archives", "/plugin/kafka-archives"),
-        f"1 archive, no problems: {FLIGHTS:,} records",
+        *("1 archive: 1 ready", f"{FLIGHTS:,} records"),
     )
     report = "/kafka-drain/archives/drain_flights/report"
     tutorial.look("report", report, "Complete: every drained offset", f"{FLIGHTS:,}")

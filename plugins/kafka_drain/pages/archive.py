@@ -220,8 +220,8 @@ def _strip(history: History, proofs: _Proofs, now: datetime, *, is_refused: bool
         is_lost = not all(is_harmless(gap) for cell in run.cells.values() for gap in cell.gaps)
         stints.append(Stint(min(before, ended), ended, is_lost, proofs.of_run(run)))
         before = ended
-    proof = ProofStatus.UNPROVEN if is_refused else proofs.of(False, False)
-    return strip_of(stints, proofs.row.overview or {}, proof, now)
+    is_proven = not is_refused and proofs.of(False, False) is ProofStatus.PROVEN
+    return strip_of(stints, proofs.row.overview or {}, now, is_proven=is_proven)
 
 
 def _maps(by_run: Sequence[_Column], by_day: Sequence[_Column]) -> list[Figure]:

@@ -76,7 +76,7 @@ class Hour:
 
 
 def judge_hour(
-    start: datetime, stints: Sequence[Stint], drained_until: datetime, proof: ProofStatus
+    start: datetime, stints: Sequence[Stint], drained_until: datetime, *, is_proven: bool
 ) -> HourState:
     """Judge an hour by the worst that is known.
 
@@ -84,7 +84,7 @@ def judge_hour(
         start: Its start.
         stints: What runs have sealed.
         drained_until: The time from which on Kafka's undrained records are.
-        proof: What the last validation has proven of the archive as a whole.
+        is_proven: Whether the last validation has proven the archive as a whole.
     """
     end = start + _HOUR
     own = [one for one in stints if one.began < end and one.ended >= start]
@@ -92,8 +92,8 @@ def judge_hour(
         return HourState.LOST
     if end > drained_until:
         return HourState.LATE
-    proofs = {proof, *(one.proof for one in own)}
-    return HourState.SEALED if proofs == {ProofStatus.PROVEN} else HourState.UNPROVEN
+    is_proven = is_proven and all(one.proof is ProofStatus.PROVEN for one in own)
+    return HourState.SEALED if is_proven else HourState.UNPROVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,27 +121,26 @@ class Strip:
 
 
 def strip_of(
-    stints: Sequence[Stint], overview: Mapping[str, Any], proof: ProofStatus, now: datetime
+    stints: Sequence[Stint], overview: Mapping[str, Any], now: datetime, *, is_proven: bool
 ) -> Strip | None:
     """Return the newest hours that are over, from the first seal that is known; None without any.
 
     Args:
         stints: What the newest runs have sealed, oldest first.
         overview: Result of the last validation; empty without one.
-        proof: What that has proven of the archive as a whole.
         now: The present time.
+        is_proven: Whether that has proven the archive as a whole.
     """
     if not stints:
         return None
     until = drained_until(stints, overview)
-    if until > now + SKEW:
-        # By a clock ahead: nobody can tell which hours that is about.
-        proof = ProofStatus.UNPROVEN
+    # By a clock ahead, nobody can tell which hours that is about.
+    is_proven = is_proven and until <= now + SKEW
     last = now.replace(minute=0, second=0, microsecond=0)
     first = max(stints[0].ended, last - SHOWN * _HOUR)
     starts = [last - number * _HOUR for number in range(SHOWN, 0, -1)]
     hours = [
-        Hour(start, judge_hour(start, stints, until, proof))
+        Hour(start, judge_hour(start, stints, until, is_proven=is_proven))
         for start in starts
         if start + _HOUR > first
     ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kafka_drain.archive.drill_status import DrillState
 from kafka_drain.archive.readiness import Readiness
 from kafka_drain.findings import Reason
-from kafka_drain.looking import Judged
+from kafka_drain.look import Judged
 from kafka_drain.pages.commands import Reach, pasteable
 from kafka_drain.pages.remedies import Remedy
 
@@ -21,8 +21,8 @@ def next_step(judged: Judged, found: Sequence[Remedy], standing: str, reach: Rea
         standing: The remedy for its status; empty if that needs none.
         reach: Addresses for the commands.
     """
-    if error := next((one.what_to_do for one in found if one.is_error), ""):
-        return error
+    if errors := [one for one in found if one.is_error]:
+        return errors[0].what_to_do
     if judged.refused:
         return pasteable(
             "`kafka-drain validate` says what is missing or damaged, and `kafka-drain repair` what "

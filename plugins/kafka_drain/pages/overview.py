@@ -13,7 +13,7 @@ from kafka_drain.archive.drill_status import SKEW
 from kafka_drain.archive.readiness import Readiness
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import NOT_ARCHIVED, gaps_text, is_harmless
-from kafka_drain.looking import Judged, Look
+from kafka_drain.look import Judged, Look
 from kafka_drain.pages.archive_status import (
     ACTIVE,
     ArchiveStatus,

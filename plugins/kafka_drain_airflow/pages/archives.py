@@ -19,7 +19,8 @@ from kafka_drain.archive.history import History
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.status import read_overview
 from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
-from kafka_drain.looking import Look, look_at
+from kafka_drain.look import Look
+from kafka_drain.looking import look_at
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.pages.restores import Restore
 from kafka_drain.republish.restores import Restores

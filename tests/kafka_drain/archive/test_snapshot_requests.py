@@ -16,6 +16,7 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
+from kafka_drain.looking import look_at
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import plan_republish
@@ -102,6 +103,12 @@ def list_files(archive: Archive) -> None:
     assert len(archive_files(archive.snapshot())) == 28
 
 
+def look(archive: Archive) -> None:
+    """Look whether it could be restored."""
+    seen = look_at(archive, "here")
+    assert (seen.refused, seen.is_sealed, seen.unsealed) == ("", True, 0)
+
+
 @pytest.mark.parametrize(
     ("command", "read", "listed", "described"),
     [
@@ -117,6 +124,8 @@ def list_files(archive: Archive) -> None:
         # folder is lost. As whoever lists the files, one listing has the sizes of all.
         (republish, 26 + 28, 22 + 3, 1 + 28),
         (list_files, 22, 14, 0),
+        # The last validation's result, and that there are no drills, nor a folder of them.
+        (look, 22 + 1, 14 + 2 + ASKS_AGAIN, 0),
     ],
 )
 def test_requests(

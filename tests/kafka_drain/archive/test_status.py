@@ -24,7 +24,7 @@ from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
-from tests.kafka_drain.pages.looks import looked
+from tests.kafka_drain.pages.looks import look_of
 from tests.tables import each_of
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
@@ -405,7 +405,7 @@ EVIL = """<script>alert(1)</script><img src=x> " onload="x" ' onload='x"""
 
 
 def row(name: str, **keys: Any) -> ArchiveRow:
-    keys = {"looked": looked(keys.get("overview")), **keys}
+    keys = {"looked": look_of(keys.get("overview")), **keys}
     return ArchiveRow(name=name, archive=f"/archives/{name}", link=f"/dags/drain_{name}", **keys)
 
 
@@ -521,7 +521,7 @@ def test_overview_page_escapes() -> None:
     """Names are others' choice: they are shown, never run."""
     seen = overview(verdict="findings", findings={EVIL: 1}, gaps={EVIL: 1})
     runs = [Run(EVIL, EVIL, EVIL)]
-    look = looked(seen, refused=EVIL, pipeline=EVIL)
+    look = look_of(seen, refused=EVIL, pipeline=EVIL)
     rows = [
         ArchiveRow(
             *(EVIL, EVIL, EVIL), page=EVIL, report=EVIL, overview=seen, runs=runs, looked=look

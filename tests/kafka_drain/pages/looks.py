@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_drain.looking import Look
+from kafka_drain.look import Look
 
-__all__ = ["looked"]
+__all__ = ["look_of"]
 
 
-def looked(overview: Mapping[str, Any] | None, **changes: Any) -> Look:
+def look_of(overview: Mapping[str, Any] | None, **changes: Any) -> Look:
     """Return what is seen of a sealed archive, all of whose files are there."""
     seen: dict[str, Any] = {
         "pipeline": overview["pipeline"] if overview else "orders",

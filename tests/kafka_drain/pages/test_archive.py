@@ -21,15 +21,15 @@ from kafka_drain.pages.overview import REFRESH, ArchiveRow, Doing, Run
 from kafka_drain.pages.placing import NOTHING, Placed
 from kafka_drain.pages.tasks import BUSY
 from tests.kafka_drain.golden import P0, P1
-from tests.kafka_drain.pages.looks import looked
+from tests.kafka_drain.pages.looks import look_of
 from tests.kafka_drain.pages.test_remedies import OVERVIEW
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)
 COMPLETE = OVERVIEW | {"verdict": "complete"}
 DAMAGED_NOW = OVERVIEW | {"verdict": "findings", "findings": {"file_missing": 1}}
-ROW = ArchiveRow("flights", "/a", "/dag", overview=COMPLETE, looked=looked(COMPLETE))
-FOUND = replace(ROW, overview=DAMAGED_NOW, looked=looked(DAMAGED_NOW))
+ROW = ArchiveRow("flights", "/a", "/dag", overview=COMPLETE, looked=look_of(COMPLETE))
+FOUND = replace(ROW, overview=DAMAGED_NOW, looked=look_of(DAMAGED_NOW))
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_archive_page_proven(history: History) -> None:
 @pytest.mark.parametrize(
     ("row", "placed"),
     [
-        (replace(ROW, overview=None, looked=looked(None)), NOTHING),
+        (replace(ROW, overview=None, looked=look_of(None)), NOTHING),
         (replace(ROW, problem="a receipt: bad"), NOTHING),
         (replace(ROW, problem="overview.json: bad", is_damaged=True), NOTHING),
         # Such as with a report that is gone: any offset may be the damaged one.
@@ -267,7 +267,7 @@ def test_archive_page_hours() -> None:
     placed = Placed(frozenset({(1, "1.json", P1)}))
     assert strip(red, hourly(), placed) == ["lost", "lost", "late"]
     # Readers are refused by what is seen now.
-    gone = replace(green, looked=looked(COMPLETE, refused="a file is gone"))
+    gone = replace(green, looked=look_of(COMPLETE, refused="a file is gone"))
     assert strip(gone, hourly()) == ["unproven", "unproven", "late"]
     assert strip(replace(green, overview=None), hourly()) == ["unproven", "late", "late"]
     assert page(green, History())["strip"] is None
@@ -276,7 +276,7 @@ def test_archive_page_hours() -> None:
 def test_archive_page_first_screen() -> None:
     """The page begins with the sentence that `kafka-drain status` says, and what to do."""
     shown = page(ROW, hourly())
-    assert shown["judged"] == looked(COMPLETE).judge(NOW)
+    assert shown["judged"] == look_of(COMPLETE).judge(NOW)
     assert (shown["verdict"], shown["verdict_class"], shown["what_to_do"]) == (
         "ready",
         "verdict",

@@ -8,7 +8,7 @@ from kafka_drain.pages.commands import Reach
 from kafka_drain.pages.next_step import next_step
 from kafka_drain.pages.remedies import remedies
 from tests.kafka_drain.archive.test_drill_status import drill
-from tests.kafka_drain.pages.looks import looked
+from tests.kafka_drain.pages.looks import look_of
 from tests.kafka_drain.pages.test_remedies import NOW, OVERVIEW
 from tests.tables import each_of
 
@@ -37,7 +37,7 @@ def test_next_step(
     known = OVERVIEW | {"verdict": "complete"} | overview
     if "file_missing" in known["findings"]:
         known["verdict"] = "findings"
-    judged = looked(known, **seen).judge(NOW)
+    judged = look_of(known, **seen).judge(NOW)
 
     step = next_step(judged, remedies(known, reach), standing, reach)
 

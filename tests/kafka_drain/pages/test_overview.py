@@ -19,7 +19,7 @@ from kafka_drain.pages.overview import (
     shown_task,
     verdict_text,
 )
-from tests.kafka_drain.pages.looks import looked
+from tests.kafka_drain.pages.looks import look_of
 from tests.kafka_drain.pages.test_remedies import OVERVIEW
 from tests.tables import each_of
 
@@ -133,7 +133,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def named(name: str, **changes: Any) -> ArchiveRow:
-    look = looked(changes.get("overview", COMPLETE))
+    look = look_of(changes.get("overview", COMPLETE))
     return replace(ROW, name=name, **{"looked": look, **changes})
 
 

@@ -252,6 +252,11 @@ def test_archives_to_viewer(answers: dict[str, PageAnswer]) -> None:
         **dict.fromkeys(PROVEN, "complete"),
     }
     assert rows["a"]["overview"]["files"] == 7
+    # Its archive.json is damaged.
+    states = {"a": "not_ready", "new": "not_ready", "web": "unknown", "golden": "unknown"}
+    assert {name: rows[name]["state"] for name in states} == states
+    assert rows["golden"]["sentence"].startswith("golden: unknown: it was never validated")
+    assert rows["golden"]["why"] == ["it was never validated"]
     assert "isn't in a store that this server may access" in rows["web"]["problem"]
 
 
@@ -289,6 +294,7 @@ def test_archives_page_to_viewer(answers: dict[str, PageAnswer]) -> None:
 
     assert status == 200
     assert 'href="/kafka-drain/archives/drain_a"' in text
+    assert re.search(r'<p class="verdict findings">\d+ archives: \d+ not ready, \d+ unknown<', text)
     assert 'href="/kafka-drain/archives/drain_a/report"' in text
     assert f'href="{RUN}9"' in text
     assert text.count(f'href="{RUN}') == 8

@@ -15,7 +15,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands import status
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import ArchiveError
-from kafka_drain.looking import MAX_AGE, Look
+from kafka_drain.look import MAX_AGE, Look
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain_airflow.pages import archives

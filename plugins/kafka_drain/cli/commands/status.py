@@ -15,7 +15,8 @@ from kafka_drain.archive.readiness import Readiness
 from kafka_drain.cli.console import answer, print_lines
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
-from kafka_drain.looking import MAX_AGE, look_at
+from kafka_drain.look import MAX_AGE
+from kafka_drain.looking import look_at
 
 #: A hundred years.
 _MOST_HOURS = 24 * 36_525
