@@ -44,6 +44,7 @@ from kafka_drain.archive.index import parse_index
 from kafka_drain.archive.journal.entries import parse_entry
 from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.archive.schema_seals import parse_schema_seal
+from kafka_drain.cursor import CursorDocument
 from kafka_drain.encryption.data_keys import VERSION, parse_key
 from kafka_drain.evidence.envelope import Envelope
 from kafka_drain.republish.groups.group_records import GroupRecords
@@ -121,6 +122,7 @@ KINDS: Mapping[str, Again] = {
     "cluster-head": document(ChainHeadDocument),
     "cluster-moment": lambda content, _: parse_moment(content).to_bytes(),
     "cluster-settings": lambda content, _: settings_bytes(parse_settings(content)[1]),
+    "cursor": document(CursorDocument),
     "cut-over-step": document(CutOverDocument),
     "data-key": data_key,
     "drill-result": document(DrillDocument),

@@ -31,6 +31,7 @@ FLOORS = {
         "kafka",
         "archive",
         "reading iceberg sizing look looking",
+        "cursor",
         "pages",
         "evidence",
         "spark",

@@ -71,6 +71,7 @@ from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.watermarks import observe, write_observations
 from kafka_drain.clock import now_text
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.cursor import CursorDocument
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import file_name, parse_key, wrapped_document
 from kafka_drain.encryption.kms import FILE_VARIABLE
@@ -203,6 +204,7 @@ PATTERNS: Mapping[str, str] = {
     r"erasures/\d{4,}\.lifted\.json": "erasure-lifted",
     r"keys/[0-9a-f]{16}\.\d{4}\.json": "data-key",
     r"told/generations\.json": "told-generations",
+    r"cursors/[^/]+/\d{12}\.json": "cursor",
     r"told/windows/[^/]+\.json": "told-window",
     r"republish/[^/]+/plan(\.\d+)?\.json": "republish-plan",
     r"republish/[^/]+/opened\.json": "republish-opened",
@@ -946,6 +948,7 @@ def read_lease(path: UPath, content: bytes) -> FoundLease:
 #: Reads a document of each schema; those of republishes have readers of their own.
 READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "archive": ArchiveDocument.parse,
+    "cursor": CursorDocument.parse,
     "cut-over-step": CutOverDocument.parse,
     "erasure": ErasureDocument.parse,
     "erasure-done": of_sealed(lambda content, name: parse_done(UPath(name), content)),

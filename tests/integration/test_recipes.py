@@ -200,6 +200,17 @@ def test_recipe_drain_then_load(recipes: Recipes) -> None:
     assert [state for (state,) in states] == ["success", "skipped"]
 
 
+def test_recipe_load_once(recipes: Recipes) -> None:
+    """Each flight is loaded once; a second run has nothing to load."""
+    for run in ("first", "second"):
+        recipes.test("load_once", run)
+
+    assert recipes.xcoms("load_once", "load") == [1, 0]
+    with duckdb.connect(str(recipes.airflow.archives / "warehouse.duckdb")) as warehouse:
+        found = warehouse.execute('SELECT count(*), count(DISTINCT "offset") FROM flights')
+        assert found.fetchall() == [(RECORDS, RECORDS)]
+
+
 def test_recipe_many_topics(recipes: Recipes) -> None:
     """Each topic is drained to its own archive, whose asset gets its own event."""
     recipes.test("many_topics", "many_topics")
