@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import duckdb
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_1_PLUS
 

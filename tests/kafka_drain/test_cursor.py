@@ -180,7 +180,8 @@ def test_take_compacted(made: MadeArchive) -> None:
     assert [file.records for file in again.files] == [10, None]
     assert rows_of(again) == rows(0, 10)
     counted = again.dataset()
-    assert duckdb.sql('SELECT count(*) FROM counted WHERE "offset" > 3').fetchall() == [(12,)]
+    query = 'SELECT count(*) FROM counted WHERE "offset" > 3'
+    assert duckdb.execute(query).fetchall() == [(12,)]
     acknowledge(made.archive, NAME, again.id)
     assert rows_of(taken(made.archive)) == rows(10, 15, 0)
     assert counted.count_rows() == 20
@@ -287,7 +288,8 @@ def test_take_other_consumers(made: MadeArchive) -> None:
 
 def test_take_at_once(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two processes at once that see something else, one gets a batch, the other an error."""
-    create, winner = lease_store.create_document, list[Batch]()
+    create: Callable[..., bool] = vars(lease_store)["create_document"]
+    winner = list[Batch]()
 
     def overtaken(*arguments: Any) -> bool:
         monkeypatch.undo()
