@@ -169,9 +169,20 @@ def test_iceberg(
     found["flights"].catalog.close()
 
 
+def test_cursor(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each sealed record is in one batch; once it is acknowledged, nothing is new."""
+    [block] = blocks_of("Only what is new")
+    block.run(folder)
+
+    assert capsys.readouterr().out.split()[1] == str(sum(row[2] for row in COUNTS))
+    block.run(folder)
+    assert capsys.readouterr().out == ""
+
+
 def test_every_block_is_run() -> None:
     """No example stands under a heading that no test takes."""
     taken = {"DuckDB": 4, "Polars": 2, "pandas and pyarrow": 2, "Spark": 1, "Iceberg": 6}
+    taken["Only what is new"] = 1
 
     assert {heading: len(blocks_of(heading)) for heading in taken} == taken
     assert PAGE.read_text().count("\n```") == 2 * sum(taken.values())

@@ -71,7 +71,7 @@ from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.watermarks import observe, write_observations
 from kafka_drain.clock import now_text
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.cursor import CursorDocument
+from kafka_drain.cursor import CursorDocument, acknowledge, take
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import file_name, parse_key, wrapped_document
 from kafka_drain.encryption.kms import FILE_VARIABLE
@@ -338,6 +338,10 @@ def drained(folder: Path) -> Archive:
         [row(P0, offset) for offset in range(END, END + 3)],
         [f"{generation.data_name}/{damaged}"],
     )
+    for consumer in ("waits", "loaded"):
+        batch = take(archive, consumer)
+        assert batch is not None
+    acknowledge(archive, consumer, batch.id)
     # Of an unsealed batch, a file is lost.
     add_batch(generation, 1, END + 3, END + 6)[0].unlink()
     settings = {
