@@ -208,7 +208,9 @@ def test_recipe_load_once(recipes: Recipes) -> None:
 
     assert recipes.xcoms("load_once", "load") == [1, 0]
     with duckdb.connect(str(recipes.airflow.archives / "warehouse.duckdb")) as warehouse:
-        found = warehouse.execute('SELECT count(*), count(DISTINCT "offset") FROM flights')
+        found = warehouse.execute(
+            'SELECT count(*), count(DISTINCT ("partition", "offset")) FROM flights'
+        )
         assert found.fetchall() == [(RECORDS, RECORDS)]
 
 
