@@ -44,6 +44,7 @@ from kafka_drain.archive.index import parse_index
 from kafka_drain.archive.journal.entries import parse_entry
 from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.archive.schema_seals import parse_schema_seal
+from kafka_drain.archive.scrubs import ScrubDocument
 from kafka_drain.cursor import CursorDocument
 from kafka_drain.encryption.data_keys import VERSION, parse_key
 from kafka_drain.evidence.envelope import Envelope
@@ -163,6 +164,7 @@ KINDS: Mapping[str, Again] = {
     "schema-seal": lambda content, _: parse_schema_seal(content).to_bytes(),
     "schema-seal-head": document(ChainHeadDocument),
     "schemas": document(SchemasDocument),
+    "scrub": document(ScrubDocument),
     "summary": lambda content, _: parse_summary(content).to_bytes(),
     "told-generations": document(ToldDocument),
     "told-window": document(ToldWindowDocument),

@@ -22,6 +22,7 @@ from kafka_drain.sizing import STORED_LEAST, STORED_MOST, Between, restore_secon
 
 if TYPE_CHECKING:
     from kafka_drain.archive.documents import DrillDocument
+    from kafka_drain.archive.scrubs import OldestRead
 
 #: Age from which the last validation is too old, unless a user says otherwise.
 MAX_AGE = timedelta(hours=24)
@@ -84,6 +85,8 @@ class Look:
         refused: Why readers are refused; empty if they aren't.
         is_sealed: Whether readers get any sealed file.
         unsealed: Number of the files that readers get and that no receipt seals yet.
+        read_again: How long before that the sealed files were read that weren't read for longest;
+            None if nobody says.
     """
 
     place: str
@@ -95,6 +98,7 @@ class Look:
     refused: str = ""
     is_sealed: bool = False
     unsealed: int = 0
+    read_again: OldestRead | None = None
 
     def judge(self, now: datetime, max_age: timedelta = MAX_AGE) -> Judged:
         """Return the state by what was seen.
@@ -115,6 +119,7 @@ class Look:
             drills=drills,
             now=now,
             max_age=max_age,
+            read_again=self.read_again,
         )
         found = judge_readiness(evidence)
         restore = _restore(self.overview) if self.overview and not self.refused else None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.drills import read_drills
 from kafka_drain.archive.files import ArchiveFile, archive_files
+from kafka_drain.archive.scrubs import oldest_read
 from kafka_drain.archive.status import read_overview
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import ArchiveError, KafkaDrainError, StoreUnavailableError
 from kafka_drain.look import Look
 
@@ -21,6 +23,7 @@ def look_at(archive: Archive, place: str) -> Look:
         snapshot = archive.snapshot()
         pipeline = snapshot.document.pipeline
         overview = read_overview(archive.root)
+        read_again = oldest_read(archive.root, utc_now())
         drills = [one for one in read_drills(archive.root) if one.pipeline == pipeline]
     except (ArchiveError, StoreUnavailableError, OSError) as error:
         # What this user may not read, or a store doesn't give, is no word on the archive.
@@ -38,4 +41,5 @@ def look_at(archive: Archive, place: str) -> Look:
         refused=refused,
         is_sealed=any(file.sealed is not None for file in files),
         unsealed=sum(file.sealed is None for file in files),
+        read_again=read_again,
     )

@@ -65,6 +65,7 @@ from kafka_drain.archive.journal.entries import Noted, parse_entry
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import KafkaBounds, parse_receipt
 from kafka_drain.archive.schema_seals import parse_schema_seal
+from kafka_drain.archive.scrubs import ScrubDocument
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.soundness import note_of_holes
 from kafka_drain.archive.topic_settings import write_topic_settings
@@ -90,6 +91,7 @@ from kafka_drain.maintenance.compact import plan_compactions
 from kafka_drain.maintenance.erasure_plan import plan_rewrites
 from kafka_drain.maintenance.erasure_request import ErasureRequest, scope_of
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
+from kafka_drain.maintenance.scrub import scrub
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.erased_records import FoundRecords
 from kafka_drain.proof.report import note_overview, write_report
@@ -191,6 +193,7 @@ PATTERNS: Mapping[str, str] = {
     r"cluster/settings/[0-9a-f]{64}\.json": "cluster-settings",
     r"cluster\.json": "cluster-head",
     r"maintenance/reprocess\.json": "reprocess",
+    r"maintenance/scrub\.json": "scrub",
     r"reports/[^/]+\.json": "report",
     r"evidence/(validation|republish|drill)/[^/]+\.json": "evidence",
     r"evidence/witness\.json": "witness-note",
@@ -468,6 +471,8 @@ def maintained(folder: Path) -> Archive:
     [compaction] = plan_compactions(made.archive.snapshot(), closed_ones, TARGET)
     job = compacted(made, compaction, folder.parent / "compact")
     finish(made, compaction, job)
+    scrub(made.archive, 30, NOW)
+    scrub(made.archive, 30, NOW + timedelta(days=31))
     # As of an archive with many more generations and windows.
     snapshot = made.archive.snapshot()
     write_index(snapshot, make_index(snapshot, index.Index()))
@@ -975,6 +980,7 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "report": ReportDocument.parse,
     "reprocess": ReprocessDocument.parse,
     "registry": RegistryDocument.parse,
+    "scrub": ScrubDocument.parse,
     "schema-map": SchemaMapDocument.parse,
     "schema-seal": of_sealed(parse_schema_seal),
     "schema-seal-head": ChainHeadDocument.parse,

@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_drain.archive.drill_status import SKEW, DrillState, DrillStatus
 from kafka_drain.findings import Reason
 from kafka_drain.progress import duration_text
+
+if TYPE_CHECKING:
+    from kafka_drain.archive.scrubs import OldestRead
 
 #: Number of reasons that the sentence gives.
 NAMED = 3
@@ -46,6 +49,8 @@ class Evidence:
         drills: The newest drills.
         now: The present time.
         max_age: Age from which a validation is too old.
+        read_again: How long ago the sealed files were read that weren't read for longest; None if
+            nobody says.
     """
 
     pipeline: str
@@ -56,6 +61,7 @@ class Evidence:
     drills: DrillStatus
     now: datetime
     max_age: timedelta
+    read_again: OldestRead | None = None
 
 
 def judge_readiness(evidence: Evidence) -> list[tuple[Readiness, str]]:
@@ -109,6 +115,8 @@ def _doubts(evidence: Evidence, overview: Mapping[str, Any]) -> list[str]:
         doubts.append("of some records only the offsets are proven, not the contents")
     if overview["lag"] is None:
         doubts.append("the last validation couldn't tell how far it is behind Kafka")
+    if evidence.read_again is not None and evidence.read_again.doubt:
+        doubts.append(evidence.read_again.doubt)
     return doubts
 
 
@@ -139,6 +147,9 @@ def readiness_text(
             parts.append(f"{overview['lag']:,} offsets behind Kafka then")
     if evidence.drills.state in (DrillState.OK, DrillState.NEVER):
         parts.append(evidence.drills.words)
+    read_again = evidence.read_again
+    if read_again is not None and read_again.words and not read_again.doubt:
+        parts.append(read_again.words)
     if restore is not None:
         parts.append(f"a restore of everything takes about {duration_text(restore)}")
     return f"{evidence.pipeline}: {state_of(found).words}: {'; '.join(parts)}"

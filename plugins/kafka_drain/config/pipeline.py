@@ -82,6 +82,8 @@ class Pipeline(ConfigModel):
             default, none is deleted.
         max_future_days: Days after its drain that a record may be dated; for `retention_days`, a
             later date counts as the drain's. By default, every date is believed.
+        scrub_days: Days within which maintenance reads each sealed file again and compares it with
+            its receipt; 0 or None for never.
         immutable_days: Days for which the object store refuses to delete each file and receipt that
             is sealed; by default, none is locked.
         immutable_mode: Who can end such a lock early: `governance` (default), somebody with a
@@ -141,6 +143,7 @@ class Pipeline(ConfigModel):
     ]
     retention_days: Annotated[int, Field(ge=1, le=365_000), _DAYS] | None = None
     max_future_days: Annotated[int, Field(ge=0), _DAYS] | None = None
+    scrub_days: Annotated[int, Field(ge=0, le=36_500), _DAYS] | None = 30
     immutable_days: Annotated[int, Field(ge=1, le=36_500), _DAYS] | None = None
     immutable_mode: Mode | None = None
     hash_key_conn_id: str | None = None
@@ -248,7 +251,7 @@ class Pipeline(ConfigModel):
 
     @field_validator(
         *("partitions_per_task", "max_manifest_lines", "max_generation_days", "target_file_bytes"),
-        *("retention_days", "max_future_days", "immutable_days"),
+        *("retention_days", "max_future_days", "scrub_days", "immutable_days"),
         mode="before",
     )
     @classmethod

@@ -1,5 +1,6 @@
 """Maintenance: roll the open generation, compact closed segments, delete expired files.
 
+    scrub      reads a share of the sealed files again, and compares them with their receipts
     roll       closes the open generation when it is due, between two drains
     erase      carries out the erasures in force on what was sealed since
     compact    rewrites small files of closed generations and windows as few large ones
@@ -22,6 +23,7 @@ from kafka_drain.archive.erasures import in_force, read_erasures
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.receipts import ReceiptError
+from kafka_drain.archive.scrubs import WHERE
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.clock import Clock, utc_now
@@ -50,8 +52,10 @@ from kafka_drain.maintenance.retention import (
     seal_deletions,
     without_locked,
 )
+from kafka_drain.maintenance.scrub import scrub, scrub_report
 from kafka_drain.output import say
 from kafka_drain.progress import Progress
+from kafka_drain.proof.report import raise_findings
 from kafka_drain.republish.planning.follow import followers
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.lease import hold_lease
@@ -230,14 +234,16 @@ def run_maintenance(
 
     Returns:
         archive, rolled, windows (sealed by this run), files_removed (of the files before), files
-        and bytes before and after, and of the superseded files that the store still keeps, the
-        number and when the last is free.
+        and bytes before and after, of the superseded files that the store still keeps, the number
+        and when the last is free, files and bytes that were read again (scrubbed), and when the
+        files that weren't read for longest were (oldest_read_at; None if that isn't known).
 
     Raises:
         LockedError: When another maintenance is running; a retry may help.
         SparkJobError: When Spark failed; the next run starts again.
         ManifestInvalidError: When a window's files don't match what was sealed; none of the files
-            that it replaces were removed.
+            that it replaces were removed. When a file that was read again isn't as sealed; nothing
+            was compacted.
         KeyUnavailableError: When files' master key can't be had; the others were compacted, or if
             an erasure must search them, only those that are old enough were deleted.
         KmsUnavailableError: When their KMS doesn't answer; the others were compacted.
@@ -250,6 +256,8 @@ def run_maintenance(
         before = list_data_files(archive.root)
         locks = _locks(archive, clock)
         plan = choose(plan_maintenance(pipeline, clock=clock, locks=locks))
+        # First: neither a roll that is refused nor a lost key may keep damage from being found.
+        read_again = scrub(archive, pipeline.scrub_days, clock())
         rolled, refused = None, None
         if plan.roll:
             say(f"maintain {archive.root}: {plan.roll}")
@@ -281,7 +289,9 @@ def run_maintenance(
             sealed += _delete(plan, run, locks)
             if unsearched is not None:
                 raise unsearched
-            sealed += _compact(plan, pipeline, runner, run, locks)
+            # Damaged files wait for their repair.
+            if not read_again.damaged:
+                sealed += _compact(plan, pipeline, runner, run, locks)
         after = list_data_files(archive.root)
         locked = still_locked(archive, locks, after.keys())
     figures = {
@@ -295,12 +305,17 @@ def run_maintenance(
         "bytes_after": sum(after.values()),
         "locked_files": locked.files,
         "locked_until": locked.ends_at,
+        "scrubbed_files": read_again.files,
+        "scrubbed_bytes": read_again.bytes,
+        "oldest_read_at": read_again.oldest_at,
     }
     say(
         f"maintain {archive.root}: {figures['files_before']:,} files, "
         f"{figures['bytes_before']:,} bytes before; {figures['files_after']:,} files, "
         f"{figures['bytes_after']:,} bytes after"
     )
+    if read_again.damaged:
+        raise_findings(scrub_report(archive, clock(), read_again), str(archive.root / WHERE))
     if refused is not None:
         raise refused
     return figures

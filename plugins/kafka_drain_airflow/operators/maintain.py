@@ -22,15 +22,17 @@ class MaintainOperator(ApplyOperator):
     generations and of windows as files of ``target_file_bytes``, sorted by offset, proves them, and
     removes the small files. With ``retention_days``, deletes files whose newest record is older and
     seals the deletion; with ``max_future_days``, a record dated later than that after its drain
-    counts as of the time of the drain. It can be killed at any point: the next run resumes its
-    work.
+    counts as of the time of the drain. First, it reads a share of the sealed files again, so that
+    each is read once in ``scrub_days``; damage fails the run at its end. It can be killed at any
+    point: the next run resumes its work.
 
     If files were replaced or deleted, the archive's asset gets an event with the details, through
     the alias among the outlets.
 
     Returns archive, rolled, windows (the ones it sealed), files_removed, and files_before,
     bytes_before, files_after and bytes_after, and of the replaced files that the store still locks
-    locked_files and locked_until; in a dry run, the plan, and if it was frozen, also plan_id,
+    locked_files and locked_until, scrubbed_files and scrubbed_bytes (read again), and
+    oldest_read_at; in a dry run, the plan, and if it was frozen, also plan_id,
     expires_at and approval.
 
     :param pipeline: the pipeline, or its keys as a dict (templated)

@@ -17,6 +17,7 @@ from kafka_drain.archive.readiness import (
     readiness_text,
     state_of,
 )
+from kafka_drain.archive.scrubs import OldestRead
 from kafka_drain.findings import Reason
 
 READY, UNKNOWN, NOT_READY = Readiness
@@ -76,6 +77,12 @@ KEPT: dict[str, tuple[dict[str, Any], dict[str, Any], Readiness, str]] = {
     "drained since": ({}, {"unsealed": 2}, UNKNOWN, "2 files, drained since, aren't sealed yet"),
     "contents": ({"findings": {"content_unknown": 1}}, {}, UNKNOWN, "of some records only"),
     "not asked": ({"lag": None}, {}, UNKNOWN, "the last validation couldn't tell"),
+    "not read": (
+        {},
+        {"read_again": OldestRead(38 * DAY, 30)},
+        UNKNOWN,
+        "sealed bytes weren't read for 38 days 0 h, more than 30 days 0 h",
+    ),
 }
 
 
@@ -166,3 +173,16 @@ def test_readiness_text() -> None:
     assert readiness_text(never, reasons, None) == (
         "orders: not ready: a; b; c; and 1 more; no drill has passed yet"
     )
+
+
+def test_readiness_read_again() -> None:
+    """The sentence tells how old the oldest reading is, unless nobody knows or it is a reason."""
+    for read_again, words in [
+        (None, None),
+        (OldestRead(28 * DAY, 30), "every sealed byte read within 28 days 0 h"),
+        (OldestRead(None, 30), "it isn't known when its sealed bytes were last read"),
+    ]:
+        known = evidence(read_again=read_again)
+        text = readiness_text(known, judge_readiness(known), None)
+        assert (words or "") in text
+        assert text.count("sealed byte") == (words is not None)

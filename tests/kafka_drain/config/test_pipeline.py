@@ -61,6 +61,7 @@ def test_pipeline_defaults() -> None:
         "target_file_bytes": 256 << 20,
         "retention_days": None,
         "max_future_days": None,
+        "scrub_days": 30,
         "describe_cluster": ["groups", "topics", "acls", "users", "brokers"],
         "hash_key_conn_id": None,
         "evidence_conn_id": None,
@@ -327,7 +328,13 @@ def test_pipeline_assign_refused(assign: Any, start: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        *("retention_days", "max_future_days", "immutable_days", "max_manifest_lines"),
+        *(
+            "retention_days",
+            "max_future_days",
+            "scrub_days",
+            "immutable_days",
+            "max_manifest_lines",
+        ),
         *("max_generation_days", "target_file_bytes", "partitions_per_task"),
     ],
 )

@@ -66,7 +66,7 @@ def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    add_keys(parser, *SETTINGS)
+    add_keys(parser, *SETTINGS, "scrub_days")
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
     add_frozen(parser)
     add_apply(parser)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.scrubs import note_all_read
 from kafka_drain.cli.console import answer, fits_screen, new_table, print_lines, print_table
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
@@ -50,6 +51,8 @@ def answer_report(
         try:
             path = write_report(archive, report, reach=reach)
             note_overview(archive, report, path)
+            if report.deep and report.complete:
+                note_all_read(archive.root, report.validated_at)
             if signer is not None:
                 evidence = sign_report(archive, report, path, signer, utc_now())
         except NotWritableError as error:

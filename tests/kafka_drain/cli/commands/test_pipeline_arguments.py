@@ -171,6 +171,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     "target_file_bytes": (1 << 20, 1 << 21),
     "retention_days": (1, 2),
     "max_future_days": (3, 4),
+    "scrub_days": (5, 6),
     "max_manifest_lines": (5, 6),
     "max_generation_days": (7, 8),
     "source_options": ({"maxOffsetsPerTrigger": "1"}, ["maxOffsetsPerTrigger=2"]),

@@ -29,7 +29,7 @@ FULL = NotWritableError("the disk is full")
 OPTIONS = Namespace(
     bootstrap_servers="k:1", kafka_config=None, master="local[*]", deploy_mode="client", json=True
 )
-REPORT: Any = SimpleNamespace(all_findings=(), to_dict=lambda: {"verdict": "sound"})
+REPORT: Any = SimpleNamespace(deep=False, all_findings=(), to_dict=lambda: {"verdict": "sound"})
 SIGNER: Any = object()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.drills import write_result
+from kafka_drain.archive.scrubs import WHERE, ScrubDocument
 from kafka_drain.archive.status import read_overview
 from kafka_drain.cli.main import main
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import NotSealedError, StoreUnavailableError
+from kafka_drain.maintenance.scrub import scrub
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -237,3 +240,21 @@ def test_status_may_not_read(
     assert (code, rows[1]["state"]) == (1, "ready")
     assert rows[0]["state"] in ("unknown", "not_ready")
     assert "symbolic links" in rows[0]["why"][0]
+
+
+def test_status_read_again(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sealed bytes that weren't read again are a reason, until a deep validation has read them."""
+    here, long_ago = Archive.at(str(archive)), (utc_now() - timedelta(days=40)).isoformat()
+    scrub(here, 30, utc_now())
+    noted = ScrubDocument.read(here.root / WHERE)
+    noted.model_copy(update={"oldest_at": long_ago}).write(here.root / WHERE)
+
+    code, [row] = status(capsys, archive)
+    assert (code, row["state"]) == (1, "unknown")
+    assert [why for why in row["why"] if why.startswith("sealed bytes weren't read for")]
+
+    assert main(["validate", str(archive), "--deep"]) == 0
+    # Kafka wasn't asked, which is a reason of its own.
+    code, [row] = status(capsys, archive)
+    assert len(row["why"]) == 1
+    assert "every sealed byte read within" in row["sentence"]
