@@ -26,9 +26,11 @@ from kafka_drain.archive.documents import VersionedDocument
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.format import Version
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.soundness import refuse_unsound
+from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import ArchiveError, ConfigError, LockedError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract, within, without
 from kafka_drain.reading import archive_dataset, segments_filter
@@ -143,15 +145,17 @@ class Batch:
 
 
 def sealed_offsets(
-    newest: Iterable[Receipt], windows: Mapping[Partition, Sequence[OffsetRange]]
+    newest: Iterable[Receipt], covered: Iterable[Mapping[Partition, Sequence[OffsetRange]]]
 ) -> Offsets:
     """Return all offsets that are sealed.
 
     Args:
         newest: The newest receipt of each generation, which says where the generation starts.
-        windows: The offsets that windows cover.
+        covered: The offsets that windows cover, and what the index has.
     """
-    found = {key: list(ranges) for key, ranges in windows.items()}
+    found: Offsets = {}
+    for key, ranges in (each for held in covered for each in held.items()):
+        found.setdefault(key, []).extend(ranges)
     for receipt in newest:
         for part in receipt.partitions:
             key = part.tp, receipt.topics.get(part.topic, "")
@@ -163,17 +167,20 @@ def next_offsets(sealed: Offsets, loaded: Offsets) -> Offsets:
     """Return the offsets of the next batch: all that are sealed and not loaded, of one topic id.
 
     Of a topic that was deleted and created again, the same offset is another record. A filter by
-    offsets can't tell them apart, so each id of a name has a batch of its own.
+    offsets can't tell them apart, so each id of such a name has a batch of its own, without other
+    topics: in a file with one of them, there may be records of another id.
     """
-    new = {key: without(sealed[key], loaded.get(key, ())) for key in sorted(sealed)}
-    ids: dict[str, str] = {}
-    for (tp, topic_id), ranges in new.items():
-        if ranges:
-            ids.setdefault(tp.topic, topic_id)
-    return {
+    ids: dict[str, set[str]] = {}
+    for tp, topic_id in sealed:
+        ids.setdefault(tp.topic, set()).add(topic_id)
+    every = {key: without(sealed[key], loaded.get(key, ())) for key in sorted(sealed)}
+    new = {key: ranges for key, ranges in every.items() if ranges}
+    once = {key: ranges for key, ranges in new.items() if len(ids[key[0].topic]) == 1}
+    first = next(((tp.topic, topic_id) for tp, topic_id in new), None)
+    return once or {
         (tp, topic_id): ranges
         for (tp, topic_id), ranges in new.items()
-        if ranges and ids[tp.topic] == topic_id
+        if (tp.topic, topic_id) == first
     }
 
 
@@ -238,20 +245,24 @@ def take(archive: str | Archive, consumer: str, *, state: str | None = None) -> 
         None if nothing is new.
 
     Raises:
-        ArchiveError: When the folder isn't an archive or can't be written, or the state is damaged.
+        ArchiveError: When the folder isn't an archive or can't be written, the state is damaged, or
+            the archive no longer has all of the batch that waits to be acknowledged.
         ConfigError: When the name isn't one.
         LockedError: When another process took a batch for the consumer at the same moment.
         ManifestInvalidError: When manifest or receipts are damaged.
     """
     archive, files = _open(archive, consumer, state)
     version, known = _read(files, consumer)
-    snapshot = archive.snapshot()
+    sound = refuse_unsound(archive.snapshot(), query=Query())
+    left = sound.snapshot.skipped
+    # Which files have a batch is asked of all, also of what the index says enough of here.
+    snapshot = sound.snapshot if left is None else archive.snapshot()
+    covered = [held_by(sound.windows), *([left.index.covered] if left is not None else [])]
+    sealed = sealed_offsets(sound.newest.values(), covered)
     if known.pending is not None:
         offsets = _offsets(known.pending.offsets)
+        _refuse_unsealed(archive, consumer, known.pending.batch, offsets, sealed)
         return _batch(archive, snapshot, known.pending.batch, offsets, is_repeated=True)
-    sound = refuse_unsound(snapshot)
-    snapshot = sound.snapshot
-    sealed = sealed_offsets(sound.newest.values(), held_by(sound.windows))
     offsets = next_offsets(sealed, _offsets(known.loaded))
     if not offsets:
         return None
@@ -337,6 +348,24 @@ def _write(files: NumberedFiles, document: CursorDocument, version: str | None) 
         raise LockedError(
             f"another process has changed the cursor {files.path} meanwhile; nothing was changed. "
             "Let one task at a time use a consumer's name; a retry may help"
+        )
+
+
+def _refuse_unsealed(
+    archive: Archive, consumer: str, name: str, offsets: Offsets, sealed: Offsets
+) -> None:
+    """Refuse a batch of which the archive no longer has all: its load would be taken for whole."""
+    gone = [
+        range_name(tp, r)
+        for (tp, topic_id), ranges in offsets.items()
+        for r in without(ranges, sealed.get((tp, topic_id), ()))
+    ]
+    if gone:
+        raise ArchiveError(
+            f"{archive.root}: {', '.join(gone[:5])} of batch {name!r} of consumer {consumer} isn't "
+            "sealed any more: this is an older copy, or a roll lets the offsets be drained again. "
+            "Restore the archive, or wait until a validation has sealed them. If the load has "
+            "committed the batch, acknowledge it. Nothing was changed"
         )
 
 

@@ -68,6 +68,7 @@ try:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.transforms import IdentityTransform
     from pyiceberg.typedef import Record
+    from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
 except ImportError as error:
     raise MachineError(
         f"kafka_drain.iceberg needs the Python package pyiceberg ({error}); install it alongside "
@@ -80,6 +81,9 @@ __all__ = ["Registration", "register_archive"]
 _REFUSALS = (
     *(AuthorizationExpiredError, BadRequestError, ForbiddenError, OAuthError, UnauthorizedError),
 )
+
+#: What requests raises of a URI, with the URI.
+_BAD_URIS = (InvalidSchema, InvalidURL, MissingSchema)
 
 #: Required for a table over another owner's files; set if missing.
 _SAFE = {
@@ -161,7 +165,7 @@ def _load(name: str, properties: Mapping[str, Any]) -> Catalog:
     try:
         return load_catalog(name, **given)
     except ValueError as error:
-        if type(error) is not ValueError:
+        if type(error) is not ValueError and not isinstance(error, _BAD_URIS):
             raise
         # Not in its words, which may have the URI with a password.
         raise ConfigError(

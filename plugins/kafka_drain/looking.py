@@ -10,6 +10,7 @@ from kafka_drain.archive.status import read_overview
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import ArchiveError, KafkaDrainError, StoreUnavailableError
 from kafka_drain.look import Look
+from kafka_drain.storage.typed_json import VersionError
 
 
 def look_at(archive: Archive, place: str) -> Look:
@@ -27,10 +28,12 @@ def look_at(archive: Archive, place: str) -> Look:
         drills = [one for one in read_drills(archive.root) if one.pipeline == pipeline]
     except (ArchiveError, StoreUnavailableError, OSError) as error:
         # What this user may not read, or a store doesn't give, is no word on the archive.
-        return Look(place, str(error), isinstance(error, ArchiveError))
+        return Look(place, str(error), _is_damage(error))
     files, refused = list[ArchiveFile](), ""
     try:
         files = archive_files(snapshot)
+    except (StoreUnavailableError, PermissionError) as error:
+        return Look(place, str(error))
     except (KafkaDrainError, OSError) as error:
         refused = str(error)
     return Look(
@@ -43,3 +46,10 @@ def look_at(archive: Archive, place: str) -> Look:
         unsealed=sum(file.sealed is None for file in files),
         read_again=read_again,
     )
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether a document is damaged; one of another release isn't."""
+    cause = error.__cause__
+    is_of_another = isinstance(cause, VersionError) and cause.version is not None
+    return isinstance(error, ArchiveError) and not is_of_another

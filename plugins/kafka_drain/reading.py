@@ -32,7 +32,7 @@ _FORMATS = {"parquet": ds.ParquetFileFormat, "orc": ds.OrcFileFormat}
 TERMS = 32
 
 _Held = tuple[OffsetRange, int]
-_Wanted = dict[tuple[TopicPartition, str], list[OffsetRange]]
+_Wanted = dict[tuple[TopicPartition, str | None], list[OffsetRange]]
 
 
 def archive_dataset(
@@ -65,10 +65,8 @@ def archive_dataset(
         ConfigError: When the files are Avro or JSON, or encrypted.
         ManifestInvalidError: When manifest or receipts are damaged: the list would be incomplete.
     """
-    archive, files = _files(archive, include_unsealed)
-    if segments is not None:
-        wanted = _wanted(segments)
-        files = [file for file in files if _has_any(file, wanted)]
+    wanted = None if segments is None else _wanted(segments)
+    archive, files = _files(archive, include_unsealed, wanted)
     refuse_encrypted(
         archive.root,
         f"a dataset doesn't decrypt; use `kafka-drain find {quoted(archive.root)}`, or republish "
@@ -97,14 +95,12 @@ def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
         segments: Segments as in the event of the archive's asset: `offsets` holds, by
             `topic-partition`, ranges of start and end (exclusive).
     """
-    ranges: dict[TopicPartition, list[OffsetRange]] = {}
-    for (tp, _), held in _wanted(segments).items():
-        ranges.setdefault(tp, []).extend(held)
+    ranges = _of_any_id(_wanted(segments))
     # Each layer has one range per partition: adjacent segments merge into one range.
     topics: dict[str, list[list[_Held]]] = {}
     for tp, held in ranges.items():
         layers = topics.setdefault(tp.topic, [])
-        for number, one in enumerate(merge(held)):
+        for number, one in enumerate(held):
             if number == len(layers):
                 layers.append([])
             layers[number].append((one, tp.partition))
@@ -127,9 +123,17 @@ def _wanted(segments: Iterable[Mapping[str, Any]]) -> _Wanted:
     for segment in segments:
         for name, held in segment["offsets"].items():
             topic, _, partition = name.rpartition("-")
-            key = TopicPartition(topic, int(partition)), segment.get("topics", {}).get(topic, "")
+            key = TopicPartition(topic, int(partition)), segment.get("topics", {}).get(topic)
             ranges.setdefault(key, []).extend(OffsetRange(start, end) for start, end in held)
     return {key: merge(held) for key, held in ranges.items()}
+
+
+def _of_any_id(wanted: _Wanted) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return offsets by partition alone; sorted and disjoint."""
+    ranges: dict[TopicPartition, list[OffsetRange]] = {}
+    for (tp, _), held in wanted.items():
+        ranges.setdefault(tp, []).extend(held)
+    return {tp: merge(held) for tp, held in ranges.items()}
 
 
 def _has_any(file: ArchiveFile, wanted: _Wanted) -> bool:
@@ -137,7 +141,7 @@ def _has_any(file: ArchiveFile, wanted: _Wanted) -> bool:
     return any(
         overlapping(wanted.get((each.tp, topic_id), ()), OffsetRange(each.first, each.last + 1))
         for each in (file.sealed.contents if file.sealed is not None else ())
-        for topic_id in {file.topic_ids.get(each.tp.topic, ""), ""}
+        for topic_id in (file.topic_ids.get(each.tp.topic, ""), None)
     )
 
 
@@ -240,10 +244,16 @@ def _receipts(root: UPath, entry: Mapping[str, Any]) -> list[Receipt]:
     return found
 
 
-def _files(archive: str | Archive, include_unsealed: bool) -> tuple[Archive, list[ArchiveFile]]:
+def _files(
+    archive: str | Archive, include_unsealed: bool, wanted: _Wanted | None = None
+) -> tuple[Archive, list[ArchiveFile]]:
     if not isinstance(archive, Archive):
         archive = Archive.at(archive)
-    return archive, [f for f in archive_files(archive.snapshot()) if include_unsealed or f.sealed]
+    offsets = None if wanted is None else _of_any_id(wanted)
+    files = archive_files(archive.snapshot(), offsets=offsets)
+    if wanted is not None:
+        files = [file for file in files if _has_any(file, wanted)]
+    return archive, [file for file in files if include_unsealed or file.sealed]
 
 
 def _schema(columns: list[str], *, with_milliseconds: bool) -> pa.Schema:

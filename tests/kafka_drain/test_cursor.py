@@ -216,6 +216,53 @@ def test_take_recreated_topic(made: MadeArchive) -> None:
     assert rows_of(taken(made.archive)) == rows(0, 3, 0)
 
 
+def test_take_recreated_topic_in_shared_files(tmp_path: Path) -> None:
+    """Where files hold several topics, records of a topic's other id aren't in a batch."""
+    u0 = TopicPartition("u", 0)
+    made = MadeArchive(tmp_path / "made", {"t": "first", "u": "id"}, partition_by=())
+    made.seal({T0: dense(0, 10), u0: dense(0, 10)})
+    made.open_generation(t="second")
+    made.seal({T0: dense(0, 5), u0: dense(10, 20)})
+    made.open_generation()
+    found = []
+    while batch := take(made.archive, NAME):
+        found.append(rows_of(batch))
+        acknowledge(made.archive, NAME, batch.id)
+
+    assert found == [[("u", 0, n) for n in range(20)], rows(0, 10, 0), rows(0, 5, 0)]
+
+
+def test_take_recreated_topic_without_id(tmp_path: Path) -> None:
+    """An id that Kafka never told, as in the first archives, is no wildcard for later ones."""
+    made = MadeArchive(tmp_path / "made", {"t": ""})
+    made.seal({T0: dense(0, 10)})
+    made.open_generation(t="~2")
+    made.seal({T0: dense(0, 5)})
+    made.open_generation()
+    first = taken(made.archive)
+    acknowledge(made.archive, NAME, first.id)
+
+    assert rows_of(first) == rows(0, 10, 0)
+    assert rows_of(taken(made.archive)) == rows(0, 5, 0)
+
+
+def test_take_older_archive(made: MadeArchive, tmp_path: Path) -> None:
+    """A batch of which the archive has only a part any more isn't given as if it were whole."""
+    root, backup, state = Path(str(made.root)), tmp_path / "backup", str(tmp_path / "state")
+    shutil.copytree(root, backup)
+    made.seal({T0: dense(10, 15)})
+    made.open_generation()
+    batch = taken(made.archive, state=state)
+    root.rename(tmp_path / "newer")
+    backup.rename(root)
+
+    with pytest.raises(ArchiveError, match="t:0:10-15 of batch"):
+        take(made.archive, NAME, state=state)
+    # A load that has committed it may say so.
+    acknowledge(made.archive, NAME, batch.id, state=state)
+    assert take(made.archive, NAME, state=state) is None
+
+
 def test_take_of_real(archive: Archive) -> None:
     """Of an archive of Spark's, records that were compacted aren't given again."""
     acknowledge(archive, NAME, taken(archive).id)

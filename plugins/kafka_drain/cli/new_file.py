@@ -34,6 +34,9 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     except FileExistsError:
         raise ConfigError(f"{path} exists, and isn't overwritten; name a new file") from None
     except OSError as error:
+        if beside is not None and error.filename not in (None, beside):
+            # Of a file that the body reads.
+            raise
         raise ConfigError(f"{path} can't be written: {error.strerror or error}") from error
     finally:
         if beside is not None:

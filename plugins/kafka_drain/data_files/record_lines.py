@@ -159,7 +159,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise _Wrong(f"has {_shown(name)} twice")
+            # Any other may be of an object that was written as a value.
+            known = name in _FIELDS or name in ("name", "base64")
+            raise _Wrong(f"has {_shown(name) if known else 'a name'} twice")
         found[name] = value
     return found
 
@@ -170,7 +172,9 @@ def _refuse_names(
     known = list(known)
     for name in document:
         if name not in known:
-            raise _Wrong(f"{within}{_shown(name)} is unknown; accepted: {', '.join(known)}")
+            # Within a header, it may be content.
+            shown = f"{within}a name" if within else _shown(name)
+            raise _Wrong(f"{shown} is unknown; accepted: {', '.join(known)}")
     for name in required:
         if name not in document:
             raise _Wrong(f"{within}{name} is missing; write null for none")

@@ -506,7 +506,7 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     if (report.look is not None and not report.look.kafka) or report.made_again:
         # What an earlier one has seen says what expires, but not how much has come since; nor does
         # what was drained say how much of a topic that was made again wasn't.
-        overview["lag"] = None
+        overview["lag"] = overview["drained_until"] = None
     standing = _standing_after(archive, report)
     overview["standing"] = [one.to_dict() for one in standing]
     told = {(finding.reason, finding.where) for finding in errors(report.all_findings)}

@@ -7,7 +7,6 @@ the file's order. It is named after the file's content, and is there only when i
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import stat
 import tempfile
@@ -69,10 +68,10 @@ class RecordFile:
             ConfigError: When it can't be read, has too much or nothing, or lines are wrong.
         """
         try:
+            # A run that goes on after a kill has to read the same again; a pipe would block here.
+            if not stat.S_ISREG(Path(path).stat().st_mode):
+                raise ConfigError(f"{path} isn't a file; save the records in one")
             with Path(path).open("rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    # A run that goes on after a kill has to read the same again.
-                    raise ConfigError(f"{path} isn't a file; save the records in one")
                 content = file.read(MOST_BYTES + 1)
         except OSError as error:
             raise ConfigError(f"{path} can't be read: {error.strerror}") from error

@@ -157,7 +157,8 @@ class WatchOperator(FormOperator):
             try:
                 with archive_access(pipeline):
                     judged = look_at(Archive.at(pipeline.archive), pipeline.archive).judge(now)
-                is_ready = judged.state is Readiness.READY
+                # Of another pipeline's archive, this one has nothing to restore.
+                is_ready = (judged.state, judged.pipeline) == (Readiness.READY, pipeline.name)
                 self.log.info("%s", judged.sentence)
             except Exception:
                 self.log.exception("%s: not known whether it could be restored", pipeline.name)

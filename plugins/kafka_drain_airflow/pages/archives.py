@@ -56,16 +56,16 @@ class _Held:
 
     Attributes:
         overview: Result of the newest validation when it began.
-        began: When that was, by the monotonic clock.
+        looking: What was seen, and when it ended, by the monotonic clock.
     """
 
     overview: Mapping[str, Any] | None
-    began: float
-    looking: Future[Look]
+    looking: Future[tuple[Look, float]]
 
     def is_of(self, overview: Mapping[str, Any] | None, seconds: float) -> bool:
         """Return whether it is still good: nothing was validated since, and it isn't too old."""
-        is_young = not self.looking.done() or time.monotonic() - self.began <= seconds
+        # Not since it began: one that takes longer than that would never be shown.
+        is_young = not self.looking.done() or time.monotonic() - self.looking.result()[1] <= seconds
         return self.overview == overview and is_young
 
 
@@ -141,15 +141,16 @@ def looks_at(places: Sequence[Place], found: Sequence[Found], seconds: float) ->
             look = None if of.problem else _looks.get(place)
             if not of.problem and (look is None or not look.is_of(of.overview, seconds)):
                 looking = _of_store(_lookers, place).submit(_look, place)
-                look = _looks[place] = _Held(of.overview, time.monotonic(), looking)
+                look = _looks[place] = _Held(of.overview, looking)
             held.append(look)
     wait([look.looking for look in held if look], timeout=LOOK_PATIENCE)
-    return [look.looking.result() if look and look.looking.done() else None for look in held]
+    return [look.looking.result()[0] if look and look.looking.done() else None for look in held]
 
 
-def _look(place: Place) -> Look:
+def _look(place: Place) -> tuple[Look, float]:
     found = _if_readable(place, lambda root: _looked(Archive.at(root), place), FoundLook)
-    return found.look or Look(place.archive, found.problem, found.is_damaged)
+    look = found.look or Look(place.archive, found.problem, found.is_damaged)
+    return look, time.monotonic()
 
 
 def _looked(archive: Archive, place: Place) -> FoundLook:

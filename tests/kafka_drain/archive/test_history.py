@@ -262,7 +262,7 @@ def test_archive_page_escapes() -> None:
     row = ArchiveRow(
         EVIL, EVIL, EVIL, report=EVIL, overview=seen, runs=[Run(EVIL, EVIL, EVIL)], page=EVIL
     )
-    odd = replace(run(0, {EVIL: 5}, TopicPartition(EVIL, 0)), receipt=EVIL, sealed_at=EVIL)
+    odd = replace(run(0, {EVIL: 5}, TopicPartition(EVIL, 0)), receipt=EVIL)
     span = Span(None, EVIL, 1, 1, 1, 1, 0, 1, EVIL)
     history = History([odd], {EVIL: odd.cells, "b": odd.cells}, spans={EVIL: span})
     said = {**SAID, "unit": EVIL, "rate": EVIL, "left": EVIL, "at": EVIL, "spark_ui": EVIL}
@@ -445,8 +445,10 @@ def test_archive_page_never_validated() -> None:
         for runs in ((), (Run("failed", "failed: r", "/r"),))
     )
 
-    assert '<p class="verdict waiting">Not validated</p>' in waiting
-    assert '<p class="verdict findings">Not validated, last run failed</p>' in failed
+    assert '<p class="verdict late">Unknown' in waiting
+    assert "<p>Not validated</p>" in waiting
+    assert '<p class="verdict findings">Unknown' in failed
+    assert "<p>Not validated, last run failed</p>" in failed
 
 
 SAID = {"done": 191_427, "total": 336_776, "unit": "records", "percent": 56, "rate": "9,593/s",

@@ -124,8 +124,8 @@ def look(archive: Archive) -> None:
         # folder is lost. As whoever lists the files, one listing has the sizes of all.
         (republish, 26 + 28, 22 + 3, 1 + 28),
         (list_files, 22, 14, 0),
-        # The last validation's result, and that there are no drills, nor a folder of them.
-        (look, 22 + 1, 14 + 2 + ASKS_AGAIN, 0),
+        # The last validation's result, and that there are no scrub, no drills nor their folder.
+        (look, 22 + 2, 14 + 2 + ASKS_AGAIN, 0),
     ],
 )
 def test_requests(

@@ -284,7 +284,9 @@ def test_overview_lag_made_again(
 
     report = validate_archive(made.archive, FakeCluster(logs, id="cluster-1", topic_ids=ids))
 
-    assert note_overview(made.archive, report, "reports/r.json")["lag"] == lag
+    found = note_overview(made.archive, report, "reports/r.json")
+    assert found["lag"] == lag
+    assert (found["drained_until"] is None) is (lag is None)
 
 
 @each_of(

@@ -52,3 +52,11 @@ def test_new_file_failed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"), new_file(tmp_path / "no" / "out.jsonl"):
         pytest.fail("opened")
     assert not [*tmp_path.iterdir()]
+
+
+def test_new_file_other_file(tmp_path: Path) -> None:
+    """What the body can't read isn't said of the new file."""
+    with pytest.raises(FileNotFoundError), new_file(tmp_path / "out.jsonl"):
+        (tmp_path / "read").read_bytes()
+
+    assert not [*tmp_path.iterdir()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,11 @@ def test_read_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text("\n")
     with pytest.raises(ConfigError, match="has no record"):
         RecordFile.read(str(path))
+
+
+def test_read_pipe(tmp_path: Path) -> None:
+    """A pipe is refused, and not waited for."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(ConfigError, match="isn't a file"):
+        RecordFile.read(str(tmp_path / "pipe"))

@@ -116,3 +116,15 @@ def test_register_table_operator_catalog_away(
 
     with pytest.raises(TransientError, match="catalog 'archives' doesn't answer as it should"):
         register(archive)
+
+
+def test_register_table_operator_bad_uri(
+    archive: Archive, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A URI that is none fails at once, and isn't shown: it may have a password."""
+    connect(monkeypatch, {"type": "rest", "uri": "https//reader:hush@host"})
+
+    with pytest.raises(AirflowFailException, match="has no type and uri") as raised:
+        register(archive)
+
+    assert "hush" not in str(raised.value)

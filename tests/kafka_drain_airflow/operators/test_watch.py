@@ -252,6 +252,7 @@ def test_watch_tells_ready(
     note_overview(sealed, validate_archive(sealed, golden_cluster()), "reports/r.json")
     ready = pipeline.model_copy(update={"name": "golden", "archive": str(sealed.root)})
     lost = pipeline.model_copy(update={"name": "lost", "archive": str(tmp_path / "lost")})
+    other = pipeline.model_copy(update={"name": "other", "archive": str(sealed.root)})
 
     @contextmanager
     def access(of: Pipeline) -> Iterator[None]:
@@ -264,9 +265,10 @@ def test_watch_tells_ready(
 
     monkeypatch.setattr(WatchOperator, "_look", lambda *_: (["a run"], None))
 
-    assert operator_of(down, lost, pipeline, ready).execute(context_of()) == ["a run"]
+    looked_at = (down, lost, pipeline, ready, other)
+    assert operator_of(*looked_at).execute(context_of()) == ["a run"]
 
-    assert told == {"down": False, "lost": False, "p": False, "golden": True}
+    assert told == {"down": False, "lost": False, "p": False, "golden": True, "other": False}
 
 
 def test_watch_on_worker(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import wait
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -153,6 +155,30 @@ def test_looks_at_slow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "LOOK_PATIENCE", 30)
     ready.set()
     assert looks(place) == Look(place.archive)
+
+
+def test_looks_at_slower_than_its_age(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that took longer than looks are kept is shown, not begun again for ever."""
+    ready, at = threading.Event(), [0.0]
+    monkeypatch.setattr(archives, "time", SimpleNamespace(monotonic=lambda: at[0]))
+    monkeypatch.setattr(archives, "LOOK_PATIENCE", 0.01)
+
+    def look(archive: Archive, of: Place) -> Any:
+        assert ready.wait(30)
+        return archives.FoundLook(look=Look(of.archive))
+
+    monkeypatch.setattr(archives, "_looked", look)
+    assert looks(place, archives.PAGE_SECONDS) is None
+    at[0] += archives.PAGE_SECONDS + 1
+    ready.set()
+    first = archives._looks[place].looking
+    wait([first], timeout=30)
+
+    assert looks(place, archives.PAGE_SECONDS) == Look(place.archive)
+    assert archives._looks[place].looking is first
+    at[0] += archives.PAGE_SECONDS + 1
+    looks(place, archives.PAGE_SECONDS)
+    assert archives._looks[place].looking is not first
 
 
 def test_looks_at_nothing(tmp_path: Path) -> None:
