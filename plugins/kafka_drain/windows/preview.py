@@ -57,7 +57,7 @@ _MARKS = {
     State.SEALED: ("#", "sealed: a backfill changes nothing"),
     State.MISSING: ("o", "not archived, still in Kafka: a backfill drains it"),
     State.PARTLY: ("%", "partly sealed, the rest still in Kafka: a backfill drains the rest"),
-    State.LOST: ("!", "offsets that may belong to it have expired: its backfill stops and says so"),
+    State.LOST: ("!", "offsets have expired, or Kafka's log was rewritten: its backfill stops"),
     State.AHEAD: (">", "the next drain takes it, or its validation seals it"),
     State.EMPTY: (".", "no records"),
     State.NOT_OVER: ("?", "not over yet"),
@@ -230,15 +230,20 @@ class _OpenGeneration:
             end = max(start, ends.get(tp, r.end if tp not in self._starts else start))
             sealed += max(0, min(end, sealed_end) - start)
             ahead += max(0, end - max(start, sealed_end))
-            if tp in starts and starts[tp] <= self._first[tp]:
+            # One that was added to its topic later is the open generation's from its beginning on.
+            since = starts.get(tp) if tp in self._starts else r.start
+            if since is not None and since <= (first := self._first.get(tp, 0)):
                 # Deleted in Kafka, maybe of this interval, and no receipt has them yet.
-                ahead += max(0, self._first[tp] - max(begin, sealed_end))
+                ahead += max(0, first - sealed_end)
         return sealed, ahead
 
     def _at(self, time: int) -> Offsets:
         """Return where a time divides the offsets; an interval starts where the last one ended."""
         if self._divided[0] != time:
-            found = self._bounds.of(time, list(self._starts), {})
+            # Read on from there: behind a record with a wrong clock, each lookup reads all others.
+            before, divided = self._divided
+            known = divided if before < time else {}
+            found = self._bounds.of(time, list(self._starts), known)
             found = {tp: at if at >= 0 else self._ends[tp] for tp, at in found.items()}
             self._divided = time, found
         return self._divided[1]

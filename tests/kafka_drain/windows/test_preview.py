@@ -6,12 +6,14 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_drain.errors import ConfigError, DataLossError
 from kafka_drain.intervals import Interval
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.windows.preview import (
     MOST,
     Preview,
@@ -28,6 +30,7 @@ from tests.kafka_drain.windows.test_backfill_plan import (
     MINUTE,
     NOON,
     P0,
+    P1,
     Backfilled,
     hour,
 )
@@ -225,3 +228,55 @@ def test_intervals_of_too_many() -> None:
     with pytest.raises(ConfigError, match="1 to 10,000"):
         intervals_of(whole, 1)
     assert len(intervals_of(Interval(whole.start, whole.end - timedelta(minutes=1)), 1)) == MOST
+
+
+@pytest.mark.parametrize(
+    ("first", "sealed", "marks"),
+    [
+        (0, 200, "..####.?"),
+        # Kafka has deleted what no drain has taken: of each hour up to 12:40, or of any.
+        (100, 0, ">>>>>>.?"),
+        (200, 50, ">>>>>>>?"),
+        (200, 200, "..####.?"),
+    ],
+)
+def test_preview_backfill_added_partition(
+    tmp_path: Path, first: int, sealed: int, marks: str
+) -> None:
+    """What expires of a partition that was added later isn't sealed by the others' receipts."""
+    backfilled = Backfilled(tmp_path)
+    backfilled.window(0, 150, 0)
+    backfilled.made.start_at({P0: 150})
+    added = {P1: dense(0, sealed, FIRST_MS)} if sealed else {}
+    backfilled.made.seal({P0: dense(150, 200, FIRST_MS), **added})
+    times = {at: FIRST_MS + at * MINUTE for at in range(200)}
+    left = {at: ms for at, ms in times.items() if at >= first}
+    logs = {P0: Log(0, 200, times=times), P1: Log(first, 200, times=left)}
+    cluster: Any = FakeCluster(logs, topic_ids={"t": "id"})
+
+    assert strip(preview_backfill(backfilled.pipeline, cluster, HOURS, clock=lambda: NOW)) == marks
+
+
+def test_preview_backfill_reads_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record with a wrong clock doesn't make each interval read all that is behind it."""
+    backfilled = Backfilled(tmp_path)
+    backfilled.made.start_at({P0: 150})
+    end = 14_550
+    times = {at: FIRST_MS + at * MINUTE for at in range(end)}
+    times[160] = times[end - 1]
+    cluster: Any = FakeCluster({P0: Log(0, end, times=times)}, topic_ids={"t": "id"})
+    read: list[int] = []
+
+    def records(_: Any, tp: TopicPartition, span: OffsetRange, level: str) -> Any:
+        for start in range(span.start, span.end, 1_000):
+            part = range(start, min(start + 1_000, span.end))
+            read.append(len(part))
+            rows = [{"offset": at, "timestamp": times[at] * 1_000} for at in part]
+            yield pa.RecordBatch.from_pylist(rows)
+
+    monkeypatch.setattr(FakeCluster, "records", records)
+    hours = [hour(number) for number in range(200, 220)]
+
+    preview_backfill(backfilled.pipeline, cluster, hours, clock=lambda: NOON + timedelta(hours=300))
+
+    assert sum(read) < 3 * end

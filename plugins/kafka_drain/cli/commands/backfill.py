@@ -16,7 +16,7 @@ from kafka_drain.cli.console import answer, print_lines
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.cli.options import add_options, options_from
-from kafka_drain.config.offset_ranges import ACKNOWLEDGE
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE, ACKNOWLEDGE_FLAG
 from kafka_drain.drain.options import DrainOptions
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import Interval
@@ -37,10 +37,11 @@ def run(options: argparse.Namespace) -> int:
     assert asked.window_end is not None
     interval = Interval(asked.window_start, asked.window_end)
     if options.interval_minutes is not None:
-        if options.apply is not False or asked.force:
+        if options.apply is not False or asked.force or asked.acknowledged:
             raise ConfigError(
-                "--interval-minutes only previews: pass --dry-run beside it, and no --force. To "
-                "drain the intervals, use `airflow dags backfill`, or this command for each"
+                "--interval-minutes only previews: pass --dry-run beside it, no --force and no "
+                f"{ACKNOWLEDGE_FLAG}. To drain the intervals, use `airflow dags "
+                "backfill`, or this command for each"
             )
         intervals = intervals_of(interval, options.interval_minutes)
         preview = preview_backfill(pipeline_from(options), cluster_from(options), intervals)

@@ -218,9 +218,9 @@ def _send_shard(job: SendJob, store: ProgressStore, stopped: Callable[[], bool])
     committed, alive = 0, time.monotonic()
     while True:
         try:
-            for records in _transactions(job, store, source, pacer, stopped):
+            for records, waited in _transactions(job, store, source, pacer, stopped):
                 committed += records
-                alive = time.monotonic()
+                alive = time.monotonic() if records else alive + waited
             return committed
         except (ProducerLost, KafkaUnavailableError) as lost:
             if stopped():
@@ -257,11 +257,12 @@ class _QueueTooSmall(Exception):
 
 def _transactions(
     job: SendJob, store: ProgressStore, source: _Source, pacer: Pacer, stopped: Callable[[], bool]
-) -> Iterator[int]:
+) -> Iterator[tuple[int, float]]:
     """Commit transactions until the chain is finished, each with a new producer.
 
     Yields:
-        Number of records in each transaction; 0 after a wait for the next record to be due.
+        Number of records in each transaction, and 0; or 0, and the seconds that it waited for the
+        next record to be due.
 
     Raises:
         ProducerLost: When the producer can't continue; whether the transaction in flight was
@@ -290,9 +291,10 @@ def _transactions(
             return
         source.go_to(progress)
         if isinstance(source, _DueSource):
-            # While no transaction is open; however long it took, Kafka wasn't away.
+            # While no transaction is open; however long it took, Kafka wasn't away meanwhile.
+            began = time.monotonic()
             source.wait(stopped)
-            yield 0
+            yield 0, time.monotonic() - began
         try:
             following, free_at = _send_transaction(
                 job, producer, store, source, pacer, progress, stopped
@@ -313,7 +315,7 @@ def _transactions(
             raise
         if following.records < wanted:
             _pause(free_at, stopped)
-        yield following.records - progress.records
+        yield following.records - progress.records, 0.0
         if following.records >= wanted:
             return
 

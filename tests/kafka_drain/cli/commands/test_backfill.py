@@ -66,7 +66,10 @@ def test_backfill_nothing_to_do(core: CoreCalls) -> None:
     assert "run_backfill" not in core.given
 
 
-@pytest.mark.parametrize("flags", [[], ["--apply"], ["--dry-run", "--force"]])
+@pytest.mark.parametrize(
+    "flags",
+    [[], ["--apply"], ["--dry-run", "--force"], ["--dry-run", "--acknowledge-expired", "t:0:1-2"]],
+)
 def test_backfill_preview_refused(
     core: CoreCalls, flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

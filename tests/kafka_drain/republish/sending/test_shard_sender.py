@@ -88,11 +88,11 @@ def transactions_that(
 ) -> None:
     """Let transactions of five records fail or not, and the store when it is asked after them."""
 
-    def transactions(*_: Any) -> Iterator[int]:
+    def transactions(*_: Any) -> Iterator[tuple[int, float]]:
         error = fail()
         if error is not None:
             raise error
-        yield 5
+        yield 5, 0.0
 
     def read(*_: Any) -> None:
         if store is not None:
@@ -142,13 +142,13 @@ def test_send_shard_patience_from_last_commit(
     steps = iter("ccccffccccffcccc" + ("" if comes_back else "f" * 1_000))
     committed_at = [0.0]
 
-    def transactions(*_: Any) -> Iterator[int]:
+    def transactions(*_: Any) -> Iterator[tuple[int, float]]:
         for step in steps:
             if step == "f":
                 raise error
             clock.sleep(sending.PATIENCE_SECONDS / 2)
             committed_at.append(clock.now)
-            yield 5
+            yield 5, 0.0
 
     monkeypatch.setattr(sending, "_transactions", transactions)
     monkeypatch.setattr(sending, "_refuse_if_superseded", lambda *_: None)
@@ -1011,3 +1011,40 @@ def test_due_source_stopped(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> No
 
     with pytest.raises(DeliveryError, match="was stopped; a retry resumes it"):
         source.wait(lambda: clock.now > 10)
+
+
+@pytest.mark.parametrize("pace", [None, 1.0])
+def test_send_paced_gives_up(
+    link: Link, clock: Clock, monkeypatch: pytest.MonkeyPatch, pace: float | None
+) -> None:
+    """A record that is due, whose transactions all fail, is no sign that Kafka is there."""
+
+    def late(*_: Any) -> Iterator[int]:
+        assert clock.now < 2 * sending.PATIENCE_SECONDS, "sends for ever"
+        link.made.clear()
+        clock.sleep(45)
+        raise LOST
+
+    monkeypatch.setattr(sending, "_send_transaction", late)
+    playback = Playback(pace, 1, clock.monotonic) if pace else None
+
+    with pytest.raises(KafkaUnavailableError, match="no answer"):
+        sending.send_shard(chain_job(playback=playback))
+    assert clock.now > sending.PATIENCE_SECONDS
+
+
+def test_send_paced_waits(link: Link, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time in which nothing was due isn't time in which Kafka was away."""
+    link.rows[11] = {"timestamp": NOW + timedelta(hours=1)}
+    fails, send = [True], sending._send_transaction
+
+    def late(*asked: Any) -> Any:
+        if clock.now >= 3_600 and fails:
+            fails.clear()
+            raise LOST
+        return send(*asked)
+
+    monkeypatch.setattr(sending, "_send_transaction", late)
+
+    assert sending.send_shard(chain_job(playback=Playback(1.0, 1, clock.monotonic))) == 5
+    assert clock.now >= 3_600
