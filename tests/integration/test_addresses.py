@@ -96,7 +96,8 @@ ROWS = (
     Row("reprocess", "{archive} --from-batch 13"),
     Row("reprocess", "{archive} --from-batch 13 --apply"),
     Row("reprocess", "{archive} --from-batch 13 --freeze"),
-    Row("maintain", "{archive} --max-generation-days 1 --apply"),
+    # It notes which files it has read again.
+    Row("maintain", "{archive} --max-generation-days 1 --apply", keeps="maintenance"),
     Row("erase", ERASE),
     Row("erase", f"{ERASE} --apply"),
     Row("erase", f"{ERASE} --freeze"),

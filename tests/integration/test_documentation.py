@@ -68,6 +68,8 @@ def why_not(options: Namespace) -> str:
         return "drains again with Spark: test_reprocess.py runs it"
     if options.name == "reprocess" and getattr(options, "abandon", False):
         return "needs a reprocess that was begun: test_abandoning.py runs it"
+    if getattr(options, "from_file", None):
+        return "sends a file of found records: test_record_file.py runs it"
     if options.name == "republish" and options.abandon:
         return "needs a run that was begun: test_runs.py runs it"
     if getattr(options, "registry", None) or getattr(options, "schema_map", None):
@@ -110,6 +112,8 @@ class Example:
             options.keys = self.keys
         if given.get("state"):
             options.state = str(self.keys.parent / f"state{page}")
+        if given.get("out"):
+            options.out = str(self.keys.parent / options.out)
         if given.get("plan_id"):
             # A plan's id has its hash: it is that of the page's own `--freeze`.
             [options.plan_id] = list_plans(Archive.at(self.archive).root)

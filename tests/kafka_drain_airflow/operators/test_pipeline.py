@@ -65,7 +65,7 @@ def test_pipeline_of_template_fields() -> None:
         if name.endswith("Operator") and name != "WatchOperator"
     ]
 
-    assert len(operators) == 11
+    assert len(operators) == 12
     for operator in operators:
         assert "pipeline" in operator.template_fields, operator
         documented = inspect.getdoc(operator)
