@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from demo.broker import KafkaCluster as LocalKafka
-from demo.broker.processes import command_line
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.validation import validate_archive
-from tests.brokers import SHORT_LIVED
+from tests.brokers import broker_with_quota
 
 pytestmark = pytest.mark.integration
 
@@ -33,18 +30,9 @@ NOON = 1_357_041_600_000
 def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a broker with a quota for the consumers of pipeline `limited`."""
     folder = tmp_path_factory.mktemp("quota")
-    # Later releases keep the tool that sets quotas in a jar that a broker doesn't need.
-    with LocalKafka(folder / "kafka", java_options=SHORT_LIVED, version="4.1.0") as kafka:
-        pid = kafka.pid(1)
-        assert pid is not None
-        words = command_line(pid).split("\0")
-        java, jars = words[0], words[words.index("-cp") + 1]
-        command = [java, "-cp", jars, "kafka.admin.ConfigCommand"]
-        command += ["--bootstrap-server", kafka.bootstrap_servers, "--alter"]
-        command += ["--add-config", f"consumer_byte_rate={BYTES_PER_SECOND}"]
-        command += ["--entity-type", "clients", "--entity-name", "kafka-drain-limited"]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
-        yield kafka.bootstrap_servers
+    quota = f"consumer_byte_rate={BYTES_PER_SECOND}"
+    with broker_with_quota(folder, quota, "--entity-name", "kafka-drain-limited") as servers:
+        yield servers
 
 
 @pytest.fixture(scope="module")

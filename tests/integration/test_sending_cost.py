@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,13 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from demo.broker import KafkaCluster as LocalKafka
-from demo.broker.processes import command_line
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.pacing import Pacer
 from kafka_drain.republish.sending.producer import SETTINGS, fenced_producer
-from tests.brokers import SHORT_LIVED
+from tests.brokers import broker_with_quota
 
 pytestmark = pytest.mark.integration
 
@@ -31,18 +28,9 @@ RECORD = 1_100
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a broker with a quota for senders."""
     folder = tmp_path_factory.mktemp("slow")
-    # Later releases keep the tool that sets quotas in a jar that a broker doesn't need.
-    with LocalKafka(folder / "kafka", java_options=SHORT_LIVED, version="4.1.0") as kafka:
-        pid = kafka.pid(1)
-        assert pid is not None
-        words = command_line(pid).split("\0")
-        java, jars = words[0], words[words.index("-cp") + 1]
-        command = [java, "-cp", jars, "kafka.admin.ConfigCommand"]
-        command += ["--bootstrap-server", kafka.bootstrap_servers, "--alter"]
-        command += ["--entity-type", "clients", "--entity-default"]
-        command += ["--add-config", f"producer_byte_rate={BYTES_PER_SECOND}"]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
-        yield kafka.bootstrap_servers
+    quota = f"producer_byte_rate={BYTES_PER_SECOND}"
+    with broker_with_quota(folder, quota, "--entity-default") as servers:
+        yield servers
 
 
 def queued(servers: str, topic: str, size: int) -> tuple[Producer, Pacer]:
